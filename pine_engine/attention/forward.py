@@ -18,33 +18,41 @@ from pine_engine.network.thread_tuner import OnLayer, torch_num_threads
 
 
 def prefill_attention(
-    sequence: SequenceState,
+    sequences: Sequence[SequenceState],
     on_layer: OnLayer,
-    prefix_of: SequenceState | None = None,
+    prefixes_of: Sequence[SequenceState] = (),
     threads: int | None = None,
 ) -> Attend:
-    """Return the attention for the prefill of one prompt under one method; it fills the cache of `sequence`.
+    """Return the attention for the prefill of prompts under one method; it fills their caches.
 
-    With `prefix_of`, a prefilled sequence with the same prefix, the pass begins with the documents.
+    The prompts have the same length and prefix. With `prefixes_of`, for each a prefilled sequence with its
+    prefix, the pass begins with the documents.
     """
-    layout = sequence.state.plan.layout
-    count = layout.num_tokens - (layout.prefix_length if prefix_of else 0)
-    num_pairs = sequence.state.plan.num_pairs
+    layout = sequences[0].state.plan.layout
+    count = layout.num_tokens - (layout.prefix_length if prefixes_of else 0)
+    num_pairs = sum(sequence.state.plan.num_pairs for sequence in sequences)
 
     def attend(layer: int, query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams) -> Tensor:
-        """Return the attention output of one layer, zero for padding; the batch size is 1."""
+        """Return the attention output of one layer, zero for padding."""
         on_layer(layer)
         flop = 4 * query.shape[1] * query.shape[3] * num_pairs
         LAYER_PROGRESS.set(LayerProgress(on_layer, layer, flop))
-        strategy, prefix = strategy_on(sequence.state, query.device), None
-        if prefix_of:
-            source = strategy_on(prefix_of.state, query.device)
-            prefix = source.prefix(layer, prefix_of.cache.layers[layer], layout.prefix_length)
-        inputs = LayerInput(layer, query[0], key[0], value[0], scoring).tokens(0, count)
-        with torch_num_threads(threads):
-            output, cache = strategy.prefill(inputs, prefix)
-        sequence.cache.layers.append(cache)
-        return functional.pad(output, (0, 0, 0, query.shape[2] - count))[None]
+        outputs = []
+        for place, sequence in enumerate(sequences):
+            strategy, prefix = strategy_on(sequence.state, query.device), None
+            if prefixes_of:
+                prefix_of = prefixes_of[place]
+                source = strategy_on(prefix_of.state, query.device)
+                prefix = source.prefix(layer, prefix_of.cache.layers[layer], layout.prefix_length)
+            own = [part[place] for part in (query, key, value)]
+            if len(sequences) > 1:  # aligned to cache lines, as those of a prompt that is alone
+                own = [part.clone() for part in own]
+            inputs = LayerInput(layer, own[0], own[1], own[2], scoring).tokens(0, count)
+            with torch_num_threads(threads):
+                output, cache = strategy.prefill(inputs, prefix)
+            sequence.cache.layers.append(cache)
+            outputs.append(output)
+        return functional.pad(torch.stack(outputs), (0, 0, 0, query.shape[2] - count))
 
     return attend
 

@@ -256,7 +256,7 @@ def _relative_to_largest(deviation: Tensor, expected: Tensor) -> float:
 def _run(patched_model: PatchedModel, layout: TokenLayout, name: str) -> Tensor:
     plan = build_plan(METHODS[name], layout)
     state = new_state(plan, patched_model=patched_model, reserved_tokens=0, recorder=None)
-    attend = prefill_attention(SequenceState(state, KVCache([])), on_layer=lambda _: None)
+    attend = prefill_attention([SequenceState(state, KVCache([]))], on_layer=lambda _: None)
     ids, position_ids = torch.tensor(layout.ids), state.position_ids(0, layout.num_tokens)[0]
     return _forward(patched_model.network, ids, position_ids, attend)
 

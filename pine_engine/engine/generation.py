@@ -199,20 +199,33 @@ def prefill_answer(
     options: passes.PassOptions,
     *,
     index: int = 0,
-    return_logits: bool = False,
     control: RunControl = NO_CONTROL,
 ) -> ActiveGeneration:
-    """Prefill a prompt, under torch.inference_mode; `return_logits` keeps those of the suffix."""
-    began = time.perf_counter()
-    kept = layout.suffix_length if return_logits else 1
-    on_layer = prefill_progress(control, method.name, model.num_layers)
-    row, logits = passes.prefill(layout, method, replace(options, logits_to_keep=kept, on_layer=on_layer))
-    synchronize(logits)
-    seconds = time.perf_counter() - began
-    control.report(PrefillDone(method.name, seconds))
-    answer = ActiveGeneration(method.name, (row,), logits[-1:], seconds, index, recorder=options.recorder)
-    answer.kept_logits += [logits.float().cpu()] * return_logits
+    """Prefill a prompt, under torch.inference_mode."""
+    (answer,) = prefill_answers(model, [layout], method, [options], return_logits=False, control=control)
+    answer.index = index
     return answer
+
+
+def prefill_answers(
+    model: PreparedModel,
+    layouts: Sequence[TokenLayout],
+    method: Method,
+    options: Sequence[passes.PassOptions],
+    *,
+    return_logits: bool,
+    control: RunControl,
+) -> list[ActiveGeneration]:
+    """Prefill orders of a prompt, under torch.inference_mode; `return_logits` keeps those of the suffix."""
+    began = time.perf_counter()
+    kept = layouts[0].suffix_length if return_logits else 1
+    on_layer = prefill_progress(control, method.name, model.num_layers)
+    options = [replace(each, logits_to_keep=kept, on_layer=on_layer) for each in options]
+    results = passes.prefill_orders(layouts, method, options)
+    started = [
+        (method, row, logits, each.recorder) for (row, logits), each in zip(results, options, strict=True)
+    ]
+    return _begin_answers(started, began, return_logits=return_logits, control=control)
 
 
 def continue_answers(
@@ -233,14 +246,30 @@ def continue_answers(
     on_layer = prefill_progress(control, next(iter(rows)).name, model.num_layers)
     options = replace(options, logits_to_keep=kept, on_layer=on_layer)
     logits = passes.prefill_suffix(list(rows.values()), options)
-    synchronize(logits)
-    seconds = (time.perf_counter() - began) / len(rows)
-    answers: dict[Method, ActiveGeneration] = {}
-    for (method, row), of_row in zip(rows.items(), logits, strict=True):
+    started = [
+        (method, row, of_row, recorders[method])
+        for (method, row), of_row in zip(rows.items(), logits, strict=True)
+    ]
+    answers = _begin_answers(started, began, return_logits=return_logits, control=control)
+    return dict(zip(rows, answers, strict=True))
+
+
+def _begin_answers(
+    prefilled: Sequence[tuple[Method, SequenceState, Tensor, TraceRecorder | None]],
+    began: float,
+    *,
+    return_logits: bool,
+    control: RunControl,
+) -> list[ActiveGeneration]:
+    """Return answers from their states and logits (n, V), which were computed together since `began`."""
+    synchronize(prefilled[0][2])
+    seconds = (time.perf_counter() - began) / len(prefilled)
+    answers = []
+    for method, row, logits, recorder in prefilled:
         control.report(PrefillDone(method.name, seconds))
-        answer = ActiveGeneration(method.name, (row,), of_row[-1:], seconds, recorder=recorders[method])
-        answer.kept_logits += [of_row.float().cpu()] * return_logits
-        answers[method] = answer
+        answer = ActiveGeneration(method.name, (row,), logits[-1:], seconds, recorder=recorder)
+        answer.kept_logits += [logits.float().cpu()] * return_logits
+        answers.append(answer)
     return answers
 
 

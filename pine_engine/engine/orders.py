@@ -13,7 +13,7 @@ from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.engine.events import Answer, Event, RunResult, to_frame
 from pine_engine.engine.likelihood import score_answers
 from pine_engine.engine.prepared_model import BYTES_AT_ONCE, PreparedModel, check_engine
-from pine_engine.engine.run import PreparedRun, RunOptions, prepare_run
+from pine_engine.engine.run import PreparedRun, RunOptions, prefill_orders, prepare_run
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, describe, sequence
 from pine_engine.methods.table import METHODS, Method
@@ -26,6 +26,9 @@ from pine_engine.scheduling.worker import RunControl
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+MAX_PREFILL_TOKENS = 1024
+"""Tokens up to which the prefills of several orders are one batch; a larger GEMM is no faster per token."""
 
 
 @dataclass(frozen=True)
@@ -236,8 +239,9 @@ def compare_orders(
     """Answer a prompt in each document order and yield events; Engine.shuffle returns the result at once.
 
     Yields the events of Engine.generate, and for each order an OrderResult instead of RunFinished. Each order
-    has its own prefill. The answers of several orders are decoded in one batch, after the first order of as
-    many as fit in memory, so that their events are interleaved. Closing the generator stops the model.
+    has its own prefill. After the first order, short prompts are prefilled in one batch, and answers decoded
+    in one of as many orders as fit in memory, so that their events are interleaved. Closing the generator
+    stops the model.
 
     Args:
         engine: Engine that answers.
@@ -269,6 +273,7 @@ def run_orders(
         sizes = [1, *(min(max_size, len(orders) - first) for first in range(1, len(orders), max_size))]
         # A batch of one uses a different GEMM kernel, and without oneDNN every batch size may.
         batch_size = max(2, max(sizes) * len(batch[0]))
+        at_once = max(1, MAX_PREFILL_TOKENS // run.layout.num_tokens)
         reference: RunResult | None = None
         finished = 0
 
@@ -284,8 +289,9 @@ def run_orders(
                 finished += 1
 
         for size in sizes:
-            for one in runs[finished + len(batch) : finished + size]:
-                batch.append((yield from one.prefill(control)))
+            missing = runs[finished + len(batch) : finished + size]
+            for first in range(0, len(missing), at_once):
+                batch += yield from prefill_orders(missing[first : first + at_once], control)
             answers = run.decode(
                 list(itertools.chain(*batch)), control, batch_size=batch_size, num_requests=size
             )

@@ -104,17 +104,48 @@ def prefill(layout: TokenLayout, method: Method, options: PassOptions) -> tuple[
         return row, prefill_suffix([row], options)[0]
     if method.recomputed != "nothing":
         return _prefill_recomputed(state, options)
-    prefix_of = find_prefix(options.cached_sequences, state)
-    first = plan.layout.prefix_length if prefix_of else 0
-    row = SequenceState(state, KVCache([]))
-    ids = torch.tensor([plan.layout.ids[first:]], device=input_device(state.patched_model.network))
-    with _tuned_prompt(state, method, ids, options.on_layer) as (begin_layer, threads):
-        attend = prefill_attention(row, begin_layer, prefix_of, threads)
-        position_ids = state.position_ids(first, ids.shape[1])
-        logits = run_pass(
-            state.patched_model.network, attend, ids, position_ids, logits_to_keep=options.logits_to_keep
-        )
-    return row, logits[0]
+    return _prefill_together([state], [options])[0]
+
+
+def prefill_orders(
+    layouts: Sequence[TokenLayout], method: Method, options: Sequence[PassOptions]
+) -> list[tuple[SequenceState, Tensor]]:
+    """Return the results of `prefill` for orders of one prompt, in one batch if no bit depends on its size.
+
+    Args:
+        layouts: Prompts, which have the same prefix and length.
+        method: Method of all.
+        options: Options of each, which differ in recorder and reused states.
+    """
+    model = options[0].patched_models[0]
+    # The native GEMM of half precision is tested for batches of decode steps only.
+    is_invariant = model.network.dtype == torch.float32 and is_batch_invariant(
+        model.network.dtype, input_device(model.network)
+    )
+    if len(layouts) > 1 and is_invariant and method.has_one_pass and not isinstance(model, StockModel):
+        pairs = zip(layouts, options, strict=True)
+        states = [each.state(build_plan(method, layout)) for layout, each in pairs]
+        if not find_documents(options[0].cached_sequences, states[0]):
+            return _prefill_together(states, options)
+    return [prefill(layout, method, each) for layout, each in zip(layouts, options, strict=True)]
+
+
+def _prefill_together(
+    states: Sequence[PromptState], options: Sequence[PassOptions]
+) -> list[tuple[SequenceState, Tensor]]:
+    """Prefill prompts of equal length under one method in one batch, after known prefixes."""
+    plan, network = states[0].plan, states[0].patched_model.network
+    found = [find_prefix(each.cached_sequences, state) for state, each in zip(states, options, strict=True)]
+    prefixes_of = [prefix for prefix in found if prefix]
+    prefixes_of = prefixes_of if len(prefixes_of) == len(found) else []
+    first = plan.layout.prefix_length if prefixes_of else 0
+    rows = [SequenceState(state, KVCache([])) for state in states]
+    ids = torch.tensor([state.plan.layout.ids[first:] for state in states], device=input_device(network))
+    with _tuned_prompt(states[0], plan.method, ids, options[0].on_layer) as (begin_layer, threads):
+        attend = prefill_attention(rows, begin_layer, prefixes_of, threads)
+        position_ids = torch.cat([state.position_ids(first, ids.shape[1]) for state in states])
+        logits = run_pass(network, attend, ids, position_ids, logits_to_keep=options[0].logits_to_keep)
+    return list(zip(rows, logits, strict=True))
 
 
 def fork_documents(

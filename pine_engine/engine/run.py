@@ -18,7 +18,7 @@ from pine_engine.engine.generation import (
     decode_in_steps,
     most_likely,
     pending_prefill,
-    prefill_answer,
+    prefill_answers,
     take_token,
 )
 from pine_engine.engine.passes import PassOptions
@@ -98,13 +98,13 @@ class PreparedRun:
     def prefill(self, control: RunControl, choose: Choose = most_likely) -> Coroutine[list[ActiveGeneration]]:
         """Prefill the prompt under every method; each first token is reported before the next prefill."""
         cache = self.prefix_cache or PrefixCache()
-        recorders = {method: TraceRecorder(self.trace) if self.trace else None for method in self.methods}
-        options = PassOptions(self.model.patched_models, reserved_tokens=self.max_new_tokens)
+        recorders = {method: self.recorder() for method in self.methods}
+        options = self.options()
         flags: dict[str, Any] = {"return_logits": self.return_logits, "control": control}
         answers: dict[Method, ActiveGeneration] = {}
         key = self.methods, self.layout.documents
 
-        def add(answer: ActiveGeneration, method: Method) -> None:
+        def add(method: Method, answer: ActiveGeneration) -> None:
             answers[method] = answer
             cache.add(answer.rows[0].sequences, key)
             answer.choose = choose
@@ -119,13 +119,21 @@ class PreparedRun:
                 from_cache = replace(options, cached_sequences=cache.rows_for(key))
                 found = continue_answers(self.model, self.layout, missing, from_cache, **flags)
                 for other, answer in found.items():
-                    add(answer, other)
+                    add(other, answer)
             if method not in answers:
                 before = (answers[other].rows[0].sequences for other in self.methods[:number])
                 cached = tuple(chain(*before)) if cache.only_active else cache.rows
                 of_method = replace(options, recorder=recorders[method], cached_sequences=cached)
-                add(prefill_answer(self.model, self.layout, method, of_method, **flags), method)
+                add(method, *prefill_answers(self.model, [self.layout], method, [of_method], **flags))
         return [answers[method] for method in self.methods]
+
+    def recorder(self) -> TraceRecorder | None:
+        """Return a recorder of the trace of one answer, if one was requested."""
+        return TraceRecorder(self.trace) if self.trace else None
+
+    def options(self) -> PassOptions:
+        """Return options of a prefill, without recorder and reused states."""
+        return PassOptions(self.model.patched_models, reserved_tokens=self.max_new_tokens)
 
     def decode(
         self,
@@ -162,6 +170,31 @@ class PreparedRun:
         logits = {answer.method: torch.cat(answer.kept_logits) for answer in answers if answer.kept_logits}
         texts = {answer.method: answer.answer for answer in answers}
         return RunResult(self.layout, texts, traces, logits, self.documents)
+
+
+@torch.inference_mode()
+def prefill_orders(
+    runs: Sequence[PreparedRun], control: RunControl
+) -> Coroutine[list[list[ActiveGeneration]]]:
+    """Prefill a prompt in several orders, all of them in one batch under each method.
+
+    Each order has a prefill of its own, which reuses only its own prefix.
+    """
+    run, options, layouts = runs[0], runs[0].options(), [each.layout for each in runs]
+    answers: list[list[ActiveGeneration]] = [[] for _ in runs]
+    for method in run.methods:
+        yield pending_prefill(run.model, sum(layout.num_tokens for layout in layouts))
+        of_orders = []
+        for before in answers:
+            cached = [row for answer in before for row in answer.rows[0].sequences]
+            of_orders.append(replace(options, recorder=run.recorder(), cached_sequences=cached))
+        found = prefill_answers(
+            run.model, layouts, method, of_orders, return_logits=run.return_logits, control=control
+        )
+        for before, answer in zip(answers, found, strict=True):
+            before.append(answer)
+            take_token(answer, run.model, run.max_new_tokens, run.stop_at_eos, control)
+    return answers
 
 
 def prepare_run(
