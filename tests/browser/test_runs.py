@@ -42,6 +42,7 @@ from viz.page.form.form import Form
 from viz.page.session import session_of, to_code
 
 QUESTION = "#question textarea, #question input"
+ENDLESS = f"Write the alphabet 100 times: {'A-B-C-D-E-F-G-' * 2}A-B-C"  # PINE answers with 256 tokens
 LANES = "#order-table [data-method=pine] .page-ticks span"
 
 
@@ -86,7 +87,7 @@ def test_own_documents_are_checked_answered_in_two_orders_and_stopped(page: Page
     problem = page.locator("#form-problem").get_by_role("alert")
     expect(problem).to_have_text("No question. Enter one.")
     expect(page.locator("#start-one")).to_be_disabled()
-    page.locator(QUESTION).fill("Who has the key?")
+    page.locator(QUESTION).fill(ENDLESS)
     text(page, 2).fill(" ")
     expect(problem).to_contain_text("Document B is empty")
     expect(page.locator("#start-all")).to_be_disabled()
@@ -94,16 +95,16 @@ def test_own_documents_are_checked_answered_in_two_orders_and_stopped(page: Page
     text(page, 2).fill("Bo was here.")
     expect(page.locator("#start-one")).to_be_enabled()
 
-    set_length(page, 64)
+    set_length(page, 256)
     select_options(page, "#methods", "Vanilla", "PINE")
     text(page, 1).fill("Ada has the key to the attic.")
     page.locator("#start-one").click()  # before the server knows the text
     page.wait_for_function(
         "document.querySelector('#run-status').innerText.includes('Generating')"
-        " && !document.querySelector('#answers-stale .page-stale')",
+        " && !document.querySelector('#answers-stale .page-stale')"
+        " && !document.querySelector('#stop').click()",  # at once
         timeout=RUN_MS,
     )
-    page.locator("#stop").click()
     expect(page.locator("#run-status")).to_contain_text("Stopped", timeout=RUN_MS)
 
     set_length(page, 8)
@@ -134,7 +135,7 @@ def test_own_documents_are_checked_answered_in_two_orders_and_stopped(page: Page
     pick(page, LONG)
     expect(page.locator("#start-all")).to_have_text("▶ Play 6 sampled orders")
     set_length(page, 256)
-    text(page, 1).focus()
+    text(page, 1).fill("The keeper wrote a letter about the storm. " * 150)  # its prefill lasts long enough
     start_and_stop(page, "Control+Enter", "")
     # No answer had begun: the recorded ones stay.
     expect(pine).to_contain_text("1 answer")
