@@ -44,7 +44,7 @@ class CausalAttention(Strategy):
             num_layers = len(state.patched_model.ropes)
             self.first_calibrated_layer = num_layers - num_layers // 2
         weights = None if stored_bias is None else tuple(stored_bias[: layout.documents_end].tolist())
-        self.batch_key = "causal", self.adaptive, self.calibrated, weights
+        self.batch_key = "causal", self.kernels, self.adaptive, self.calibrated, weights
         self.recorder = state.recorder
 
     def prefill(self, inputs: LayerInput, prefix: KeysValues | None) -> tuple[Tensor, LayerCache]:

@@ -1,6 +1,7 @@
 """Sequences decoded in one batch are bitwise identical to single ones; block layout of documents."""
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,13 +13,15 @@ from pine_engine import METHODS, Engine, TokenLayout
 from pine_engine.attention.arithmetic import reduce_by_document
 from pine_engine.attention.blocks import MIN_LENGTH_RATIO, BlockLayout, build_blocks
 from pine_engine.attention.forward import batch_caches
-from pine_engine.attention.state import SequenceState
+from pine_engine.attention.state import SequenceState, strategy_on
 from pine_engine.engine import passes
+from pine_engine.methods.plan import build_plan
 from tests.support.families import TinyLlama
 
 LAYOUT = TokenLayout((5, 9, 3), ((11, 12, 13), (21, 22), (31, 32, 33, 34)), (51, 52))
 ORDERS = [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0)]
 TOKENS = [[7, 8], [9, 4], [1, 2], [3, 6]]
+CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -63,14 +66,22 @@ def test_methods_with_equal_storage_share_a_batch(engine: Engine) -> None:
     assert stacked["pine"] is None
 
 
+def test_only_methods_with_the_same_kernels_share_a_batch(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pine_engine.attention.strategy.kernels_for", lambda *_: ModuleType("kernels"))
+    options = passes.PassOptions(engine.patched_models)
+    states = [options.state(build_plan(METHODS[name], LAYOUT)) for name in ("vanilla", "nia", "pcw")]
+    vanilla, nia, pcw = (strategy_on(state, CPU).decode_strategy.batch_key for state in states)
+    assert vanilla == nia != pcw
+
+
 def test_prompts_of_different_lengths_are_not_batched(engine: Engine) -> None:
     longer = TokenLayout((5, 9, 3), ((11, 12, 13, 14), (21,), (31, 32, 33, 34)), (51, 52))
     first, other, second = prefill(engine, "pine", [LAYOUT, longer, LAYOUT.reorder((2, 0, 1))])
     batch_caches([first, other, second])
     assert first.cache.batch is second.cache.batch is not None and other.cache.batch is None
 
-
-CPU = torch.device("cpu")
 
 DOCUMENTS = st.lists(
     st.lists(st.integers(3, 9), min_size=1, max_size=14).map(tuple), min_size=1, max_size=7
