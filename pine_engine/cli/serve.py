@@ -29,7 +29,7 @@ def serve(
     max_new_tokens: Positive = 512,
     max_seconds: Annotated[float | None, typer.Option(min=0.001)] = None,
     queue_size: Positive = 32,
-    max_active_runs: Positive = 4,
+    max_active_runs: Positive = 8,
     max_runs_per_client: Positive = 16,
     api_keys: Annotated[str | None, typer.Option(envvar="PINE_API_KEYS", show_envvar=True)] = None,
     allowed_origins: str | None = None,

@@ -110,7 +110,7 @@ class ServerSettings:
     max_new_tokens: int = 512
     max_seconds: float | None = None
     queue_size: int = 32
-    max_active_runs: int = 4
+    max_active_runs: int = 8
     max_runs_per_client: int = 16
     chat_template_kwargs: ChatTemplateKwargs = field(default_factory=dict)
     api_keys: tuple[str, ...] = ()

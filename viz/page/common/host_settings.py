@@ -122,7 +122,7 @@ class HostSettings(BaseSettings):
         f"{PUBLIC_SECONDS} for a public one.",
     )
     max_active_runs: int = Field(
-        default=4,
+        default=8,
         ge=1,
         le=MAX_COUNT,
         description="Runs that are computed at the same time, if half of the free memory suffices. Their "
