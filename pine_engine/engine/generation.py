@@ -219,8 +219,10 @@ def prefill_answers(
     """Prefill orders of a prompt, under torch.inference_mode; `return_logits` keeps those of the suffix."""
     began = time.perf_counter()
     kept = layouts[0].suffix_length if return_logits else 1
-    on_layer = prefill_progress(control, method.name, model.num_layers)
-    options = [replace(each, logits_to_keep=kept, on_layer=on_layer) for each in options]
+    # Each has its own progress, which counts its passes.
+    progress = (prefill_progress(control, method.name, model.num_layers) for _ in options)
+    pairs = zip(options, progress, strict=True)
+    options = [replace(each, logits_to_keep=kept, on_layer=on_layer) for each, on_layer in pairs]
     results = passes.prefill_orders(layouts, method, options)
     started = [
         (method, row, logits, each.recorder) for (row, logits), each in zip(results, options, strict=True)

@@ -152,6 +152,16 @@ def test_compare_orders_yields_events_and_first_order_early(engine: Engine) -> N
             assert found is not None and (found == trace.suffix_attention).all()
 
 
+def test_passes_are_counted_for_each_order(engine: Engine) -> None:
+    options: dict[str, Any] = {"methods": "nbce", **FIXED}  # several passes, which no orders share
+    alone, together = engine.generate(LAYOUT, **options), pine.compare_orders(engine, LAYOUT, **options)
+    one, all_orders = (
+        [event.pass_number for event in events if isinstance(event, pine.PrefillProgress)]
+        for events in (alone, together)
+    )
+    assert max(one) > 1 and all_orders == one * 6
+
+
 def test_first_token_is_reported_before_next_prefill(engine: Engine) -> None:
     events = list(pine.compare_orders(engine, LAYOUT, methods=["vanilla", "nia", "pine"], **FIXED))
     kinds = (pine.PrefillDone, pine.TokenGenerated)
