@@ -41,7 +41,7 @@
   /* Open nested tabs one after the other, because the content of a tab is created after it is opened. */
   const open = async (...labels) => {
     for (const label of labels) {
-      // The id is the label, which a translator replaces.
+      // The id of a tab is its label as written here; a translator replaces the text of the tab only.
       const tabs = () => [...document.querySelectorAll(`#tabs [role=tab][data-tab-id="${label}"]`)];
       const tab = await found(() => tabs().find((each) => each.checkVisibility()));
       if (tab?.getAttribute("aria-selected") === "false") tab.click();

@@ -13,7 +13,7 @@ from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.engine.events import Answer, Event, RunResult, to_frame
 from pine_engine.engine.likelihood import score_answers
 from pine_engine.engine.prepared_model import BYTES_AT_ONCE, PreparedModel, check_engine
-from pine_engine.engine.run import PreparedRun, RunOptions, prefill_orders, prepare_run
+from pine_engine.engine.run import PreparedRun, RunOptions, prefill_runs, prepare_run
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, describe, sequence
 from pine_engine.methods.table import METHODS, Method
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 MAX_PREFILL_TOKENS = 1024
-"""Tokens up to which the prefills of several orders are one batch; a larger GEMM is no faster per token."""
+"""Maximum number of tokens in one batch of several orders' prefills, which limits its memory."""
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ def run_orders(
         for size in sizes:
             missing = runs[finished + len(batch) : finished + size]
             for first in range(0, len(missing), at_once):
-                batch += yield from prefill_orders(missing[first : first + at_once], control)
+                batch += yield from prefill_runs(missing[first : first + at_once], control)
             answers = run.decode(
                 list(itertools.chain(*batch)), control, batch_size=batch_size, num_requests=size
             )

@@ -173,9 +173,7 @@ class PreparedRun:
 
 
 @torch.inference_mode()
-def prefill_orders(
-    runs: Sequence[PreparedRun], control: RunControl
-) -> Coroutine[list[list[ActiveGeneration]]]:
+def prefill_runs(runs: Sequence[PreparedRun], control: RunControl) -> Coroutine[list[list[ActiveGeneration]]]:
     """Prefill a prompt in several orders, all of them in one batch under each method.
 
     Each order has a prefill of its own, which reuses only its own prefix.
