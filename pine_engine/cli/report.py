@@ -73,7 +73,6 @@ _TWENTY_DOCUMENTS = "gold-at:0,gold-at:4,gold-at:9,gold-at:14,gold-at:19,shuffle
 
 STUDIES = {
     **{name: (f"{_METHODS},{_WRAPPERS}", _JUDGE_ORDERS) for name in _JUDGES},
-    "gsm8k": (_METHODS, "as-is,reversed,shuffled:1"),
     "lost-in-the-middle-10": (_METHODS, _TEN_DOCUMENTS),
     "lost-in-the-middle-20": (_METHODS, _TWENTY_DOCUMENTS),
     "key-value-75": (_METHODS, "gold-at:0,gold-at:24,gold-at:49,gold-at:74,shuffled:1"),

@@ -7,14 +7,12 @@ import csv
 import gzip
 import json
 import math
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pine_engine.prompts.math_premises import split_problem
 from pine_engine.prompts.row_files import read_parquet as read_parquet
 from pine_engine.prompts.tasks import TASKS
 
@@ -22,8 +20,6 @@ PLACEMENT_SEED = 1234  # seed of RewardBench for the draws that decide whether t
 
 EV_PER_HARTREE = 27.211386
 ENERGIES = ("homo", "lumo", "gap")
-GSM8K_RESULT = re.compile(r"####\s*(-?[\d,]*\.?\d+)")
-"""Result in the last line of a GSM8K solution."""
 
 Row = dict[str, Any]
 """One example. Its keys have the order of the schema."""
@@ -152,23 +148,6 @@ def convert_key_values(records: Iterable[SourceRecord]) -> Iterator[Row]:
             gold_index=pairs.index([content["key"], content["value"]]),
             answers=[content["value"]],
             source=f"lost-in-the-middle (key-value retrieval, {len(pairs)} keys)",
-            license="MIT",
-        )
-
-
-def convert_gsm8k(records: Iterable[SourceRecord]) -> Iterator[Row]:
-    """Convert the GSM8K problems that `split_problem` can split; R-GSM was split by hand."""
-    for problem, index, _ in records:
-        result = GSM8K_RESULT.findall(problem["answer"])[-1]
-        split = split_problem(problem["question"])
-        if not split.premises:
-            continue
-        row = split.row(f"gsm8k-{index:04d}")
-        yield _row(
-            **{name: getattr(row, name) for name in ("id", "task", "prefix", "question")},
-            documents=[_document(document.text) for document in row.documents],
-            answers=[result.replace(",", "")],
-            source="GSM8K (test), cut into premises by its wording",
             license="MIT",
         )
 

@@ -121,7 +121,7 @@ def convert(
 def get_set(name: str) -> PublicSet:
     """Return the set with this name. Raises InputError if there is none, or no public copy of the set."""
     if name in NOT_PUBLIC:
-        raise InputError(f"no public copy of {name} is known; use gsm8k or your own rows, see docs/data.md")
+        raise InputError(f"no public copy of {name} is known; use your own rows, see docs/data.md")
     return PUBLIC_SETS[name]
 
 

@@ -76,7 +76,6 @@ class Task:
     min_documents: int = 1
     max_documents: int | None = None
     nouns: Nouns = Nouns()
-    splits: bool = False  # documents may be sentences of one text, see math_premises.py
     model: str = ""  # shipped model that was trained for the task; "" for any model
     drawn_as: Literal["", "molecule"] = ""
 

@@ -27,11 +27,6 @@ from tests.browser.driving import (
 )
 
 MATH = next(example for example in EXAMPLES if example.task == "math_reasoning")
-PROBLEM = (
-    "Ana runs a small stall at the market. She sells 12 loaves at 3 euros each. She sells 20 rolls at 1 euro "
-    "each. She pays 15 euros for the stall. How many euros does she have left?"
-)
-QUESTION = "#question textarea, #question input"
 
 RANDOM_STEPS = """
 () => {
@@ -122,7 +117,7 @@ def test_moved_documents_keep_their_texts_and_letters(page: Page, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_typed_text_outlasts_edits_slow_servers_files_and_splits(page: Page, tmp_path: Path) -> None:
+def test_typed_text_outlasts_edits_and_slow_servers(page: Page, tmp_path: Path) -> None:
     pick(page, SHORT)
     page.locator("#clear-documents").click()
     expect(text(page, 1)).to_have_value("")
@@ -157,7 +152,7 @@ def test_typed_text_outlasts_edits_slow_servers_files_and_splits(page: Page, tmp
 
     assert_late_answers_keep_typed_text(page, tmp_path)
     assert_unknown_session_gets_current_documents(page, tmp_path)
-    assert_files_and_splits_keep_typed_text(page, tmp_path)
+    assert_files_keep_typed_text(page, tmp_path)
 
 
 def assert_late_answers_keep_typed_text(page: Page, folder: Path) -> None:
@@ -199,21 +194,10 @@ def assert_unknown_session_gets_current_documents(page: Page, folder: Path) -> N
     page.unroute_all(behavior="wait")
 
 
-def assert_files_and_splits_keep_typed_text(page: Page, folder: Path) -> None:
+def assert_files_keep_typed_text(page: Page, folder: Path) -> None:
     pick(page, MATH)
     text(page, 1).fill("My own condition.")
-    unfold(page)
-    page.get_by_role("button", name="Paste multiple documents").click()
-    page.locator("#pasted textarea").fill(PROBLEM)
-    page.locator("#split-problem").click()
     message = page.locator("#documents-message")
-    expect(message).to_contain_text("3 conditions")
-    expect(text(page, 3)).to_have_value("She pays 15 euros for the stall.")
-    expect(page.locator(QUESTION)).to_have_value("How many euros does she have left?")
-    page.locator("#undo-documents").click()
-    expect(text(page, 1)).to_have_value("My own condition.")
-    expect(page.locator("#pasted textarea")).to_have_value(PROBLEM)
-
     broken = folder / "rows.csv"
     broken.write_text("name\nx\n")
     give(page, "#add-files", broken)
@@ -226,5 +210,4 @@ def assert_files_and_splits_keep_typed_text(page: Page, folder: Path) -> None:
     expect(text(page, count)).to_have_value("Air moves.")
     choose(page, "Task", "Question over documents")
     expect(title(page, count)).to_have_value("wind")
-    expect(page.locator("#split-problem")).to_be_hidden()
     expect(text(page, 1)).to_have_value("My own condition.")

@@ -357,8 +357,10 @@ def test_report_leaves_out_unfinished_dataset(folder: Path, pine: Run) -> None:
 
 
 def test_missing_datasets_are_named_with_download_commands(folder: Path, pine: Run) -> None:
-    outcome = pine(*["reproduce-paper", "llmbar", "gsm8k", "mt-bench", "--data", ".", "--output-dir", "runs"])
+    outcome = pine(
+        *["reproduce-paper", "llmbar", "key-value-75", "mt-bench", "--data", ".", "--output-dir", "runs"]
+    )
     assert outcome.status == 2 and not (folder / "runs").exists() and "llmbar" not in outcome.stderr
-    for name in ("gsm8k", "mt-bench"):
+    for name in ("key-value-75", "mt-bench"):
         assert f"python -m pine_engine download-data {name} --output-dir ." in outcome.stderr
     assert set(STUDIES) <= set(PUBLIC_SETS)

@@ -165,7 +165,7 @@ REFUSALS = {
     "evaluate one.jsonl --output-dir run --orders sideways": "'sideways'",
     "evaluate one.jsonl --output-dir run --metrics guess": "'guess'",
     "evaluate one.jsonl --output-dir run --device tp": "'tp'", "download-data magic": "'magic'",
-    "download-data r-gsm": "gsm8k", "report --output-dir report": "--molecules",
+    "download-data r-gsm": "docs/data.md", "report --output-dir report": "--molecules",
     "reproduce-paper --output-dir papers": "download-data rewardbench",
     "reproduce-paper squad --output-dir papers": "'squad'",
     "molecules absent.jsonl --predictor-data absent.jsonl": "absent.jsonl",

@@ -43,10 +43,6 @@ QUESTION: dict[str, Any] = {
     ],
 }
 PAIRS = {"ordered_kv_records": [["k-1", "v-1"], ["k-2", "v-2"], ["k-3", "v-3"]], "key": "k-2", "value": "v-2"}
-MATH = {
-    "question": "A class collects shells. Ann has 3 shells. Bob has 1,200 shells. How many are there?",
-    "answer": "3 + 1,200 = <<3+1200=1203>>1,203\n#### 1,203",
-}
 TABLE = """\
 mol_id,smiles,A,B,C,mu,alpha,homo,lumo,gap,r2,zpve,u0,u298,h298,g298,cv,u0_atom,u298_atom,h298_atom,g298_atom
 gdb_6,C=C=O,1,2,3,1.50,20.0,-0.25,0.01,0.26,1,1,1,1,1,1,7.0,1,1,1,1
@@ -186,19 +182,6 @@ def test_key_values_become_titled_documents(build: Build) -> None:
     assert example.prefix == TASKS["kv_retrieval"].instruction
 
 
-def test_gsm8k_splits_premises_and_omits_others(build: Build) -> None:
-    short = {"question": "What is 2 + 2?", "answer": "#### 4"}
-    lines = {"#### 18": "18", "####  -2.5": "-2.5", "#### .5": ".5", "#### 70,000 ": "70000", "#### 5.": "5"}
-    results = [{**MATH, "answer": f"#### 7 is wrong\n{line}"} for line in lines]
-    example, *others = build("gsm8k", short, MATH, *results)
-    assert (example.id, example.task) == ("gsm8k-0001", "math_reasoning")
-    assert example.prefix == TASKS["math_reasoning"].instruction + "\n\nA class collects shells."
-    assert texts(example) == ["Ann has 3 shells.", "Bob has 1,200 shells."]
-    assert example.question == "How many are there?"
-    assert (example.answers, example.gold_index) == (["1203"], None)
-    assert [other.answers for other in others] == [[result] for result in lines.values()]
-
-
 def test_qm9_has_energies_in_ev_without_repeats(build: Build) -> None:
     first, second = build("qm9", content=TABLE.encode())
     assert (first.id, second.id) == ("qm9-000006", "qm9-000021")
@@ -218,7 +201,6 @@ def test_qm9_has_energies_in_ev_without_repeats(build: Build) -> None:
     [
         ("mt-bench", json_list(COMPARED, {"input": "x"}), 1),
         ("mt-bench", b"[]", None),
-        ("gsm8k", json_lines({**MATH, "answer": "It is 4."}), 0),
         ("key-value-75", compressed(PAIRS, {**PAIRS, "key": "k-9"}), 1),
         ("key-value-75", compressed(*[PAIRS] * 99)[:-9], None),
         ("lost-in-the-middle-10", compressed({**QUESTION, "ctxs": QUESTION["ctxs"] * 2}), 0),

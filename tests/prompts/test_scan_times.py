@@ -12,7 +12,6 @@ from pine_engine import TASKS, InputError
 from pine_engine.debias.debias import named_label
 from pine_engine.prompts.layout import tokenize_text
 from pine_engine.prompts.marked import MARK, split_documents
-from pine_engine.prompts.math_premises import split_problem
 from pine_engine.prompts.scoring import contains_words
 from tests.support.tokenizers import byte_tokenizer
 from viz.export.standalone import _text
@@ -28,7 +27,6 @@ FUNCTIONS: dict[str, Callable[[str], Any]] = {
     "split_documents": split_documents,
     "split_documents, earlier": lambda text: split_documents(text, ignores_earlier=True),
     "MARK": MARK.findall,
-    "split_problem": split_problem,
     "tokenize_text": lambda text: tokenize_text(text, TOKENIZER),
     "named_label": lambda text: named_label(text, ["A", "B"]),
     "contains_words": lambda text: contains_words(text, ["a b", "the a", "?"]),

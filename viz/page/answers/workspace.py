@@ -184,8 +184,7 @@ def bind_workspace(
     """Connect the widgets; return the event of a run."""
     scored, shown = [page.shown, page.accepted], [page.answers, page.order_table]
     page.accepted.change(bind(show_scores, page), scored, shown, **PRIVATE_EVENT)
-    problem = [page.instruction, page.question, page.accepted]
-    bind_editor(page.editor, reader, task=page.task, problem=problem)
+    bind_editor(page.editor, reader, task=page.task, instruction=page.instruction)
     inputs = [page.shown, chosen, page.accepted, *page.inputs]
     outputs = [*page.outputs, page.shuffle_bar.status]
     return bind_job(page.bar, bind(begin_run, page, settings), inputs, outputs, sources, chosen, page.key)

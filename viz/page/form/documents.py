@@ -9,9 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.math_premises import Premises, split_problem, split_sentences
 from pine_engine.prompts.prompt import Document
-from pine_engine.prompts.request import DataRow
 from pine_engine.prompts.tasks import TASKS, Nouns
 from viz.page.common.failures import MAX_DOCUMENTS, check_limit, first_problem
 
@@ -19,7 +17,6 @@ DOCUMENTS = Nouns()  # default labels of documents
 KNOWN_TASK = AfterValidator(lambda name: TASKS[name].name)  # of the name of a task
 
 MAX_PASTED_CHARACTERS = 500_000  # maximum characters of a pasted text
-MAX_PROBLEM_CHARACTERS = 20_000  # maximum characters of a math problem; one has a few hundred
 # Pasted documents are separated by a line with a rule, or by at least one blank line.
 _RULE = re.compile(r"^[ \t]*-{3,}[ \t]*(?:\n|$)", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
@@ -111,22 +108,3 @@ def pasted_sentence(count: int, room: int) -> str:
     if count > room:
         sentence += f" {count - room} not added: at most {MAX_DOCUMENTS} documents are allowed."
     return sentence
-
-
-def read_problem(text: str) -> DataRow:
-    """Split a pasted math problem into instruction, conditions and question.
-
-    Two lines of ---, before and after the conditions, override the split by wording. Raises InputError if the
-    text is too long, or has no conditions, too many of them, or no text after them.
-    """
-    check_limit("Problem too long", len(text), MAX_PROBLEM_CHARACTERS, "Shorten it.", unit=" characters")
-    parts = _RULE.split(text.replace("\r\n", "\n"))
-    is_marked = len(parts) == 3
-    problem = Premises(parts[0], split_sentences(parts[1]), parts[2]) if is_marked else split_problem(text)
-    if not problem.premises:
-        raise InputError("No conditions found. Put a line of --- before and after those of the problem.")
-    check_limit("Too many conditions", len(problem.premises), MAX_DOCUMENTS, "Shorten the problem.")
-    row = problem.row("problem")
-    if not row.question:
-        raise InputError("No text left for the question. Put it after the conditions.")
-    return row

@@ -24,7 +24,6 @@ from viz.page.form.documents import (
     entries_json,
     pasted_sentence,
     read_entries,
-    read_problem,
     room_beside,
     split_pasted,
 )
@@ -120,25 +119,16 @@ class Editor:
             )
             with gr.Row(elem_classes="page-row"):
                 self.paste = gr.Button("Add documents", size="sm", elem_id="paste-documents")
-                # For tasks whose documents are sentences of one text.
-                self.split = gr.Button(
-                    "Split a math problem", size="sm", visible=TASKS[task].splits, elem_id="split-problem"
-                )
         self.message = gr.HTML("", elem_id="documents-message", elem_classes="page-message")
         self.uploaded = gr.State(())  # documents of the uploaded files, and a sentence
 
 
-def bind_editor(
-    editor: Editor, reader: FileReader, *, task: gr.Dropdown, problem: Sequence[gr.Textbox]
-) -> None:
-    """Connect the buttons; a split replaces `problem`: instruction, question and accepted answers."""
-    instruction = problem[0]
+def bind_editor(editor: Editor, reader: FileReader, *, task: gr.Dropdown, instruction: gr.Textbox) -> None:
+    """Connect the buttons; the instruction follows the documents."""
     cards, shown = editor.cards, [editor.cards, editor.message]
     cards.apply(fit_instruction, [task, instruction, cards], instruction, **PRIVATE_EVENT)
     pasted, added = [*shown, editor.pasted], [*shown, editor.uploaded]
     editor.paste.click(bind(paste, editor), [editor.pasted, cards], pasted, **PRIVATE_EVENT)
-    editor.split.click(split_pasted_problem, editor.pasted, [*shown, *problem], **PRIVATE_EVENT)
-    task.change(lambda task: gr.update(visible=TASKS[task].splits), task, editor.split, **PRIVATE_EVENT)
     read = [editor.files, editor.uploaded, editor.message]
     uploaded = editor.files.upload(bind(upload, editor, reader), editor.files, read, **STATE_EVENT)
     uploaded.then(bind(put, editor), [editor.uploaded, cards], added, **PRIVATE_EVENT)
@@ -171,20 +161,6 @@ def paste(editor: Editor, text: str | None, documents: str) -> Updates:
     emptied = {editor.pasted: ""} if room else {}
     appended = append_documents(pasted[:room], replaces=replaces)
     return {editor.cards: appended, editor.message: notice(sentence)} | emptied
-
-
-def split_pasted_problem(text: str | None) -> tuple[Any, ...]:
-    """Fill the form with the parts of a pasted math problem: documents, instruction and question."""
-    try:
-        row = read_problem(text or "")
-    except InputError as error:
-        return gr.skip(), notice(explain(error), kind="error"), gr.skip(), gr.skip(), gr.skip()
-    count = len(row.documents)
-    sentence = (
-        f"Filled the form with {count} condition{'s' if count != 1 else ''}, their instruction and question. "
-        "Undo restores the documents. To split elsewhere, put a line of --- before and after the conditions."
-    )
-    return append_documents(row.documents, replaces=True), notice(sentence), row.prefix, row.question, ""
 
 
 def upload(editor: Editor, reader: FileReader, files: list[str] | None) -> Generator[Updates, None, None]:

@@ -1,11 +1,10 @@
-"""Documents of a form: JSON of the browser, pasted texts and math problems, and the room for more."""
+"""Documents of a form: JSON of the browser, pasted texts, and the room for more."""
 
 import pytest
 from hypothesis import given, strategies as st
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.prompt import Document
-from pine_engine.prompts.tasks import TASKS
 from viz.page.common.failures import MAX_DOCUMENTS
 from viz.page.form.documents import (
     Entry,
@@ -13,20 +12,10 @@ from viz.page.form.documents import (
     entries_json,
     pasted_sentence,
     read_entries,
-    read_problem,
     room_beside,
     split_pasted,
 )
 from viz.page.form.editor import check_room
-
-BEFORE = "Ana runs a small stall at the market. "
-CONDITIONS = (
-    "She sells 12 loaves at 3 euros each.",
-    "She sells 20 rolls at 1 euro each.",
-    "She pays 15 euros for the stall.",
-)
-QUESTION = "How many euros does she have left?"
-PROBLEM = BEFORE + " ".join((*CONDITIONS, QUESTION))
 
 
 @given(st.permutations(range(6)), st.lists(st.tuples(st.text(), st.text()), min_size=6, max_size=6))
@@ -75,40 +64,6 @@ def test_unsplittable_text_raises(pasted: str, sentence: str) -> None:
     with pytest.raises(InputError) as raised:
         split_pasted(pasted)
     assert sentence in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("problem", "conditions", "question"),
-    [
-        (PROBLEM, CONDITIONS, QUESTION),
-        (
-            f"{BEFORE}\n---\n{' '.join(CONDITIONS[:2])}\n---\n{CONDITIONS[2]} {QUESTION}",
-            CONDITIONS[:2],
-            f"{CONDITIONS[2]} {QUESTION}",
-        ),
-    ],
-)
-def test_problem_is_split_by_wording_or_rules(
-    problem: str, conditions: tuple[str, ...], question: str
-) -> None:
-    row = read_problem(problem)
-    assert row.prefix == f"{TASKS['math_reasoning'].instruction}\n\n{BEFORE.strip()}"
-    assert tuple(document.text for document in row.documents) == conditions
-    assert row.question == question
-
-
-@pytest.mark.parametrize(
-    ("problem", "sentence"),
-    [
-        ("", "No conditions found"),
-        ("One. " * 5_000, "Problem too long: 25,000 characters .limit: 20,000."),
-        (f"---\n{CONDITIONS[0]}\n---\n", "No text left for the question"),
-        (f"---\n{' '.join(CONDITIONS * 7)}\n---\n{QUESTION}", "Too many conditions: 21 .limit: 20."),
-    ],
-)
-def test_problem_without_valid_parts_raises(problem: str, sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        read_problem(problem)
 
 
 def test_there_is_room_for_as_many_documents_as_are_allowed() -> None:
