@@ -34,6 +34,6 @@ for dtype in float32 bfloat16; do
 done
 step 20x140 90 "${speed[@]}" --documents 20 --document-tokens 140 --max-new-tokens 24 --repeats 3
 step 2x200 50 "${speed[@]}" --documents 2 --document-tokens 200 --max-new-tokens 24 --repeats 5 --methods vanilla,pine
-step profile 40 "${speed[@]}" --documents 20 --document-tokens 140 --max-new-tokens 16 --methods pine --profile
+step profile 40 tools.profile_method pine --device "$DEVICE" --dtype "$DTYPE" --model "$MODEL" --documents 20 --document-tokens 140 --max-new-tokens 16
 step 50x600 70 "${speed[@]}" --documents 50 --document-tokens 600 --max-new-tokens 16 --repeats 1 --methods vanilla,pine
 exit "$failed"

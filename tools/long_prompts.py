@@ -18,7 +18,7 @@ import typer
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from pine_engine import METHODS, Engine, TokenLayout
-from pine_engine.benchmark.shapes import Workload, sweep_over
+from pine_engine.benchmark.shapes import PREFIX_TOKENS, SUFFIX_TOKENS, Workload
 from pine_engine.cli.options import parse_numbers
 from pine_engine.engine import passes
 from pine_engine.methods.plan import build_plan
@@ -78,8 +78,16 @@ def long_prompts(
     torch.manual_seed(0)
     config = AutoConfig.for_model("llama", max_position_embeddings=max(sizes), **SHAPE)
     engine = Engine(AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval())
-    work = Workload(None, "float32", "cpu", 1, document_tokens, new_tokens=0)
-    layouts = [each.layout(engine) for each in sweep_over(work, "tokens", sizes)]
+    works = [
+        Workload(
+            *(None, "float32", "cpu"),
+            documents=(size - PREFIX_TOKENS - SUFFIX_TOKENS) // document_tokens,
+            document_tokens=document_tokens,
+            new_tokens=0,
+        )
+        for size in sizes
+    ]
+    layouts = [work.layout(engine) for work in works]
     before = peak_rss_mb()
     with torch_num_threads(1):
         measured = [[measure(engine, layout, method) for layout in layouts] for _ in range(rounds)]

@@ -1,12 +1,11 @@
 """Shapes of benchmarks: models with random weights, and prompts of random tokens. Loads without torch."""
 
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from pine_engine.errors import InputError, ModelError
+from pine_engine.errors import ModelError
 from pine_engine.models.dtypes import LOADED_IN, known_dtype, resolve_dtype
 from pine_engine.models.embedded import Progress
 from pine_engine.models.load import TENSOR_PARALLEL, check_device, resolve
@@ -26,11 +25,6 @@ DEMANDING = {name: shape.pop("demands") for name, shape in SHAPES.items() if "de
 """Shapes for which native operations of torch are not batch-invariant on some CPUs, with a description."""
 
 PREFIX_TOKENS, SUFFIX_TOKENS = 30, 28
-
-Sweep = Literal["tokens", "documents"]
-
-SWEEP_SIZES = {"tokens": (1024, 2048, 4096, 8192), "documents": (2, 5, 10, 20, 50)}
-"""Default sizes of a sweep: total tokens of prompt and answer, or documents."""
 
 
 def is_synthetic(name: str | None) -> bool:
@@ -116,24 +110,3 @@ def vocab_size_of(engine: "Engine") -> int:
     """Return the number of tokens; some models have more embedding rows."""
     size: int = engine.model.config.get_text_config().vocab_size
     return size if engine.tokenizer is None else min(size, len(engine.tokenizer))
-
-
-def sweep_over(work: Workload, sweep: Sweep, sizes: Sequence[int] | None = None) -> list[Workload]:
-    """Return one workload per size. Raises InputError for a size that leaves no document, or empty ones.
-
-    sweep: "tokens": as many documents of `work.document_tokens` as fit into the size, the total of prompt and
-    answer. "documents": the size is their number, and they share the document tokens of `work`.
-    """
-    works = []
-    for size in sizes or SWEEP_SIZES[sweep]:
-        if sweep == "tokens":
-            available = size - PREFIX_TOKENS - SUFFIX_TOKENS - work.new_tokens
-            documents, tokens = available // work.document_tokens, work.document_tokens
-        else:
-            documents, tokens = size, work.documents * work.document_tokens // max(size, 1)
-        if documents < 1 or tokens < 1:
-            left = f"{max(documents, 0)} documents of {tokens} tokens"
-            problem = f"size is too small for the sweep over {sweep}: got {size}, which leaves {left}"
-            raise InputError(f"{problem}. Give other --sizes or --document-tokens.", field="sizes")
-        works.append(replace(work, documents=documents, document_tokens=tokens))
-    return works

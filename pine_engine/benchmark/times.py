@@ -1,4 +1,4 @@
-"""Times and memory of methods and of jobs against the stock model, in turns, and profiles by operation."""
+"""Times and memory of methods and of jobs against the stock model, in turns."""
 
 import multiprocessing
 import resource
@@ -14,17 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.profiler import ProfilerActivity, profile
 from transformers import PreTrainedModel
 
 from pine_engine.attention.state import input_device
 from pine_engine.benchmark.shapes import Workload, load_engine
-from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import TokenGenerated
 from pine_engine.engine.generation import synchronize
 from pine_engine.engine.orders import OrderResult, choose_orders, compare_orders
-from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.scheduling.worker import compute_on
 
@@ -296,35 +293,3 @@ def _run_once(engine: Engine, work: Workload, method: str | None) -> None:
         time_stock(engine.model, layout, work.new_tokens)
     else:
         time_methods(engine, layout, [method], work.new_tokens)
-
-
-@torch.inference_mode()
-def profile_method(engine: Engine, work: Workload, name: str) -> dict[str, list[dict[str, Any]]]:
-    """Return the operations of prefill and of decode with seconds and share, largest first.
-
-    They are times of the GPU for a model on a GPU, otherwise of the CPU. Profiling adds time to each
-    operation: use the shares, and take seconds from a run without it.
-    """
-    layout, new_tokens = work.layout(engine), work.new_tokens
-    on_gpu = input_device(engine.model).type == "cuda"
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
-
-    def prefill() -> Sequence[Any]:
-        options = passes.PassOptions(engine.patched_models, reserved_tokens=new_tokens)
-        return passes.prefill(layout, METHODS[name], options)
-
-    def decode() -> None:
-        for _ in range(new_tokens - 1):
-            passes.extend([sequence], [layout.ids[:1]], is_step=True)
-
-    def operations(run: Callable[[], object]) -> list[dict[str, Any]]:
-        with profile(activities=activities) as recorded:
-            run()
-        time_of = "self_device_time_total" if on_gpu else "self_cpu_time_total"
-        seconds = {event.key: getattr(event, time_of) / 1e6 for event in recorded.key_averages()}
-        total = sum(seconds.values())
-        ordered = sorted(seconds.items(), key=lambda pair: -pair[1])
-        return [{"where": key, "seconds": value, "share": value / total} for key, value in ordered if value]
-
-    sequence, _ = prefill()  # also allocates memory and selects kernels
-    return {"prefill": operations(prefill), "decode": operations(decode)}

@@ -12,7 +12,7 @@ import torch
 
 from pine_engine import METHODS, Engine, InputError, ModelError, TokenLayout, get_methods
 from pine_engine.benchmark import shapes, times
-from pine_engine.benchmark.shapes import Sweep, Workload, sweep_over
+from pine_engine.benchmark.shapes import Workload
 from pine_engine.benchmark.times import (
     Timing,
     peak_memory,
@@ -23,7 +23,6 @@ from pine_engine.benchmark.times import (
 )
 from pine_engine.engine.events import RunResult, TokenGenerated
 from pine_engine.engine.orders import OrderResult
-from tests.support.errors import has_field
 
 WORK = Workload("random:tiny", "float32", "cpu", documents=3, document_tokens=7, new_tokens=4)
 
@@ -79,23 +78,6 @@ def test_report_has_medians_of_ratios(engine: Engine, monkeypatch: pytest.Monkey
     assert (report["n"], report["documents"]) == (30 + 21 + 28, 3)
     assert report["stock"] == {"prefill_s": 2.0, "decode_s_per_token": 0.1, "peak_rss_mb": 100.0}
     assert report["together"] == {"methods": names, "decode_s_per_step": 0.3, "decode_ratio": 3.0}
-
-
-def test_sweep_changes_number_or_length_of_documents() -> None:
-    work = dataclasses.replace(WORK, documents=20, document_tokens=140, new_tokens=64)
-    sizes = {
-        "tokens": [(6, 140), (13, 140), (28, 140), (57, 140)],
-        "documents": [(2, 1400), (5, 560), (10, 280), (20, 140), (50, 56)],
-    }
-    sweeps: tuple[Sweep, ...] = ("tokens", "documents")
-    for sweep in sweeps:
-        found = [(each.documents, each.document_tokens) for each in sweep_over(work, sweep)]
-        assert found == sizes[sweep]
-    # 30 + 28 tokens of prefix and suffix, one document of 7 and 4 new tokens
-    assert sweep_over(WORK, "tokens", [69]) == [dataclasses.replace(WORK, documents=1)]
-    for sweep, size in zip((*sweeps, "documents"), (68, 22, 0), strict=True):
-        with pytest.raises(InputError, check=has_field("sizes")):
-            sweep_over(WORK, sweep, [size])
 
 
 def test_workload_draws_same_tokens_that_fit_context(engine: Engine) -> None:
@@ -188,13 +170,6 @@ def test_jobs_are_those_of_page_beside_busy_process(monkeypatch: pytest.MonkeyPa
         first_token, first_order, all_orders = (report["orders"][count][name] for name in times.MOMENTS)
         assert first_token["seconds"] < 0.03 <= first_order["seconds"] < 0.09 <= all_orders["seconds"]
         assert all_orders["ratio"] == pytest.approx(0.03, abs=0.02)  # of 2 and 4 seconds
-
-
-def test_profile_shares_add_up_and_largest_is_first(engine: Engine) -> None:
-    for part in times.profile_method(engine, WORK, "pine").values():
-        shares = [place["share"] for place in part]
-        assert sum(shares) == pytest.approx(1) and shares == sorted(shares, reverse=True)
-        assert any(place["where"].startswith("aten::") for place in part)
 
 
 def test_random_weights_are_reproducible_without_side_effects() -> None:

@@ -79,8 +79,6 @@ RUNS = [
      "folder model dtype run records computed errors missing repeated wall_s seconds summary",
      "mean over orders"),
     (f"bench {SMALL} --repeats 1", "n documents model dtype stock methods together", "all together"),
-    (f"bench {SMALL} --repeats 1 --sweep documents --sizes 2,5", "model dtype sweep points", "stock"),
-    (f"bench {SMALL} --profile", "model dtype profiles", "aten::"),
     pytest.param(
         f"bench --end-to-end {JOBS}",
         "n documents new_tokens model dtype threads stock_s jobs orders generate_over_run beside_over_run",
@@ -114,7 +112,7 @@ def test_subcommand_prints(
     monkeypatch.setattr(listing, "list_models", lambda: [model])
     outcome = pine(*line.split(), "--json")
     assert outcome.status == 0
-    assert outcome.stderr == "" or "--profile" in line  # the profiler of torch writes there
+    assert outcome.stderr == ""
     assert list(outcome.json) == keys.split()
     assert steps.announced == [len(steps.taken)] * len(steps.announced)
     monkeypatch.setattr(output.stdout, "width", 200)
@@ -158,8 +156,7 @@ REFUSALS = {
     "debias labeled.json --wrapper permutation_full --labels one,two": "'one'",
     "reproduce absent.json": "absent.json",
     "bench --methods magic": "'magic'", "bench --max-new-tokens 1": "--max-new-tokens",
-    "bench --sizes 2": "--sweep", "bench --sweep documents --sizes 2,x": "'2,x'",
-    "bench --sweep documents --sizes 500": "500", "bench --end-to-end --trace": "--trace",
+    "bench --end-to-end --trace": "--trace",
     "bench --device tp": "--device", "evaluate absent.jsonl --output-dir run": "absent.jsonl",
     "evaluate data.jsonl --output-dir run": "--task",
     "evaluate one.jsonl --output-dir run --orders sideways": "'sideways'",
