@@ -125,7 +125,7 @@ _EXPECTED = {
 
 
 _MISSING: dict[int | str, str] = {
-    "documents": 'a list of texts or of {"text", "title"}, in files also as ctxs, passages or context'
+    "documents": 'a list of texts or of {"text", "title"}, in files also as ctxs, passages or context(s)'
 }
 """Forms of required fields."""
 

@@ -1,21 +1,39 @@
 """Rows in the forms in which data sets are published, as fields of a data row.
 
 Lost in the Middle and DPR (`ctxs`), HotpotQA and SQuAD (`context`), MS MARCO (`passages`); and for judges
-JudgeBench (`response_A`), RewardBench and RewardBench 2 (`chosen`), MT-Bench (`conversation_a`).
+JudgeBench (`response_A`), RewardBench, UltraFeedback and HH-RLHF (`chosen`), MT-Bench (`conversation_a`).
+A chat in a field is its last message (row_chats.py).
 """
 
 import string
 from collections.abc import Mapping
 from typing import Any
 
+from pine_engine.input_validation import describe
+from pine_engine.prompts.parse_errors import Problem, ValidationErrors
+from pine_engine.prompts.row_chats import compared_texts, find_chat, replies_of, reply_of, split_reply
+
 TEXT_NAMES = ("text", "page_content", "content")
 """Keys or attributes with the text of a document: in datasets and LlamaIndex, in LangChain, in haystack."""
 
-DOCUMENT_NAMES = ("documents", "ctxs", "passages", "context")
+DOCUMENT_NAMES = ("documents", "ctxs", "passages", "context", "contexts", "retrieved_contexts")
+
+REFERENCE_NAMES = (
+    *("ground_truth", "ground_truths", "ground_truth_answer", "ground_truth_answers"),
+    *("reference", "references", "reference_answer", "reference_answers", "reference_output"),
+    *("expected_answer", "expected_answers", "expected_output", "correct_answer", "correct_answers"),
+    *("gold_answer", "gold_answers", "target", "targets"),
+)
+"""Fields with the accepted answers of a row.
+
+Beside one of them, also an empty one, `answer` is the output of a model.
+"""
+
+ANSWER_NAMES = ("answers", *REFERENCE_NAMES, "answer")
 _NAMES = {
     "documents": DOCUMENT_NAMES,
-    "question": ("question", "query"),
-    "answers": ("answers", "answer"),
+    "question": ("question", "query", "user_input"),
+    "answers": ANSWER_NAMES,
     "id": ("id", "_id", "query_id"),
 }
 """Names of each field, the first one of this project."""
@@ -23,8 +41,14 @@ _NAMES = {
 _GOLD_NAMES = ("isgold", "is_selected")
 """Fields of a document that are true or 1 if it has the answer."""
 
-_JUDGED_NAMES = (("response_A", "response_B"), ("chosen", "rejected"), ("conversation_a", "conversation_b"))
+JUDGED_NAMES = (
+    *(("response_A", "response_B"), ("response_a", "response_b")),  # tables have names in lower case
+    *(("chosen", "rejected"), ("conversation_a", "conversation_b")),
+)
 """Fields with the answers that a judge compares."""
+
+_PROMPT_NAMES = ("question", "query", "prompt")
+"""Fields with the request that these answer, a text or a chat."""
 
 NO_ANSWER = "No Answer Present."
 """Answer of MS MARCO where no passage has one."""
@@ -35,7 +59,7 @@ def has_documents(row: Any) -> bool:
     if not isinstance(row, Mapping):
         return False
     names = {name for name, field in row.items() if not is_null(field)}
-    is_row = not names.isdisjoint(DOCUMENT_NAMES) or any(names.issuperset(pair) for pair in _JUDGED_NAMES)
+    is_row = not names.isdisjoint(DOCUMENT_NAMES) or any(names.issuperset(pair) for pair in JUDGED_NAMES)
     return "documents" in names or (names.isdisjoint(TEXT_NAMES) and is_row)
 
 
@@ -62,6 +86,8 @@ def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     fields |= _judged_fields(fields)
     for name, names in _NAMES.items():
         found = next((one for one in names if one in fields), None)
+        if found == "answer" and not row.keys().isdisjoint(REFERENCE_NAMES):
+            continue
         if found is not None:
             fields[name] = fields.pop(found)
         if found == "context" and isinstance(fields[name], str):  # SQuAD: one text, with a title
@@ -70,41 +96,44 @@ def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
         fields["documents"], flags = _documents(fields["documents"])
         if sum(flags) == 1:
             fields.setdefault("gold_index", flags.index(True))
+    for name in ("answers", "choices", "rejected_answers"):
+        if name in fields:
+            fields[name] = replies_of(fields[name], name)
     answers = fields.get("answers")
     if isinstance(answers, Mapping):  # SQuAD: texts with their places
         answers = answers.get("text", [])
     if answers is not None:
-        texts = [answers] if isinstance(answers, str) else answers
-        fields["answers"] = [] if texts == [NO_ANSWER] else texts
+        fields["answers"] = [] if answers in ([NO_ANSWER], [""]) else answers
     return fields
 
 
 def _judged_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a row with answers to compare, none for another row."""
-    names = next((pair for pair in _JUDGED_NAMES if row.keys() >= set(pair)), None)
+    names = next((pair for pair in JUDGED_NAMES if row.keys() >= set(pair)), None)
     if names is None or "documents" in row:
         return {}
-    first, second = (row[name] for name in names)
-    question, models = row.get("question", row.get("prompt", "")), row.get("models")
-    if names[0] == "response_A":  # JudgeBench
-        texts = [first, second]
-        good = {"A>B": ["A"], "B>A": ["B"]}.get(str(row.get("label")), [])
-    elif names[0] == "chosen":  # RewardBench has one of each, RewardBench 2 lists
-        chosen, rejected = (one if isinstance(one, list) else [one] for one in (first, second))
-        texts = [*chosen, *rejected]
-        models = models or [row[name] for name in ("chosen_model", "rejected_model") if name in row]
-        good = list(string.ascii_uppercase[: len(chosen)])
-    else:  # MT-Bench
+    models = row.get("models")
+    if names[0] == "conversation_a":  # MT-Bench
         winner = str(row.get("winner"))
         good = {"model_a": ["A"], "model_b": ["B"]}.get(winner, ["tie"] if winner.startswith("tie") else [])
-        (question, *texts), (_, other) = (_turns(one, row.get("turn")) for one in (first, second))
-        texts, models = [*texts, other], [row.get("model_a"), row.get("model_b")]
+        (question, first), (_, second) = (_texts_of_turns(row[name], name, row.get("turn")) for name in names)
+        texts, models = [first, second], [row.get("model_a"), row.get("model_b")]
+    else:
+        answers = [(name, one) for name in names for one in _alternatives(row, name)]
+        prompt_name = next((name for name in _PROMPT_NAMES if row.get(name)), "question")
+        system = row.get("system", "") if names[0] == "chosen" else ""
+        question, texts = compared_texts(answers, (prompt_name, row.get(prompt_name, "")), system)
+        good = {"A>B": ["A"], "B>A": ["B"]}.get(str(row.get("label")), [])
+        if names[0] == "chosen":  # RewardBench has one of each, RewardBench 2 lists
+            models = models or [row[name] for name in ("chosen_model", "rejected_model") if name in row]
+            good = list(string.ascii_uppercase[: sum(name == "chosen" for name, _ in answers)])
     meta = {"subset": row.get("subset"), "models": models}
     fields: dict[str, Any] = {
         "task": row.get("task", "judge"),
         "question": question,
         "documents": texts,
         "answers": good,
+        **({"system": ""} if names[0] == "chosen" else {}),  # the assistants', not the judge's
         "meta": without_nulls({**meta, **row["meta"]} if isinstance(row.get("meta"), Mapping) else meta),
     }
     if len(good) == 1 and good[0] in string.ascii_uppercase:
@@ -112,14 +141,23 @@ def _judged_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     return fields | ({"id": row["pair_id"]} if "pair_id" in row else {})
 
 
-def _turns(conversation: Any, turn: Any) -> tuple[str, str]:
+def _alternatives(row: Mapping[str, Any], name: str) -> list[Any]:
+    """Return the answers of a field, which are several in RewardBench 2, never the messages of a chat."""
+    value = row[name]
+    is_several = name in ("chosen", "rejected") and isinstance(value, list)
+    return value if is_several and find_chat(value, name) is None else [value]
+
+
+def _texts_of_turns(conversation: Any, field: str, turn: Any) -> tuple[str, str]:
     """Return the texts of the user and of the assistant, up to a turn counted from 1."""
-    several = conversation if isinstance(conversation, list) else []
-    messages = [one for one in several if isinstance(one, Mapping)]
-    messages = messages[: 2 * turn] if isinstance(turn, int) else messages
+    turns = find_chat(conversation, field)
+    if turns is None:
+        message = f"{field}: got {describe(conversation)}, expected a list of messages"
+        raise ValidationErrors([Problem(message, field)])
+    turns = turns[: 2 * turn] if isinstance(turn, int) else turns
+    split_reply(turns, field)
     user, assistant = (
-        "\n\n".join(str(one.get("content", "")) for one in messages if one.get("role") == role)
-        for role in ("user", "assistant")
+        "\n\n".join(one.text for one in turns if one.role == role) for role in ("user", "assistant")
     )
     return user, assistant
 
@@ -137,6 +175,7 @@ def _documents(value: Any) -> tuple[Any, list[bool]]:
         isinstance(document, Mapping) and any(document.get(name) in (True, 1) for name in _GOLD_NAMES)
         for document in value
     ]
+    value = [reply_of(one, "documents") if isinstance(one, list) else one for one in value]
     return list(map(_document, value)), flags
 
 

@@ -31,6 +31,7 @@ from pine_engine.prompts.parse_errors import (
 )
 from pine_engine.prompts.prompt import DocumentInput, Prompt
 from pine_engine.prompts.published_rows import as_whole, is_null, row_fields
+from pine_engine.prompts.row_chats import check_no_chat
 from pine_engine.prompts.row_files import MAX_DOCUMENTS, file_kind, load_json, parse_rows
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 
@@ -83,6 +84,8 @@ class _WithDocuments(BaseModel):
             yield Problem(f"unknown task {self.task!r:.60}; choose from: {', '.join(TASKS)}", "task")
         else:
             yield from TASKS[self.task].problems(self.question, self.documents)
+            if TASKS[self.task].has_letters:
+                yield from check_no_chat([one.metadata.get("role") for one in self.documents], "documents")
         try:
             self.model_dump_json()
         except PydanticSerializationError:

@@ -12,12 +12,21 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pine_engine.errors import InputError, import_extra, one_line
+from pine_engine.prompts.list_cells import parse_cell
 from pine_engine.prompts.parse_errors import Problem, ValidationErrors, rows_or_mistakes
-from pine_engine.prompts.published_rows import TEXT_NAMES, has_documents
+from pine_engine.prompts.published_rows import (
+    ANSWER_NAMES,
+    DOCUMENT_NAMES,
+    JUDGED_NAMES,
+    REFERENCE_NAMES,
+    TEXT_NAMES,
+    has_documents,
+)
 
 STDIN = Path("-")
 
@@ -30,6 +39,16 @@ KINDS = (*LINES, ".json", *TABLES, PARQUET)
 
 _SEVERAL_LINES = re.compile(r"\s*+([^\n]*+)\n\s*\S")
 """The first of several lines with text."""
+
+LIST_COLUMNS = {
+    *ANSWER_NAMES,
+    *DOCUMENT_NAMES,
+    *chain(*JUDGED_NAMES),
+    "choices",
+    "rejected_answers",
+    "prompt",
+}
+"""Columns of tables whose cells may be lists."""
 
 _UNNAMED = re.compile(r"|unnamed: [\d.]+")
 """Names of the index in files of pandas."""
@@ -201,10 +220,14 @@ def _check_columns(path: Path, columns: list[str], line: int) -> int:
         message = f"{path} has too many documents: got {len(numbers):,}, expected at most {MAX_DOCUMENTS:,}"
         raise InputError(message, field="documents")
     needed = [f"document{number}" for number in range(1, len(numbers) + 1)]
-    if not numbers and set(TEXT_NAMES).isdisjoint(columns):
+    is_row = not set(DOCUMENT_NAMES).isdisjoint(columns) or any(map(set(columns).issuperset, JUDGED_NAMES))
+    if not numbers and not is_row and set(TEXT_NAMES).isdisjoint(columns):
         needed = ["document1" if "question" in columns else "text"]
     if missing := sorted(set(needed).difference(columns), key=needed.index):
-        header, advice = ", ".join(columns), "documents have the column text, rows document1, document2, ..."
+        header, advice = (
+            ", ".join(columns),
+            "documents have the column text, rows documents or document1, document2, ...",
+        )
         message = f"{path} has no column {missing[0]!r}, its header reads {header!r:.300}; {advice}"
         raise InputError(message, field=missing[0])
     return len(numbers)
@@ -213,14 +236,21 @@ def _check_columns(path: Path, columns: list[str], line: int) -> int:
 def _csv_row(columns: list[str], cells: list[str], num_documents: int) -> dict[str, Any] | InputError:
     named = {name: cell for name, cell in zip(columns, cells, strict=True) if not _UNNAMED.fullmatch(name)}
     stripped = {name: named[name].strip() for name in ("id", "task", "gold_index") if name in named}
-    row: dict[str, Any] = {name: cell for name, cell in (named | stripped).items() if cell}
+    row: dict[str, Any] = {
+        name: cell for name, cell in (named | stripped).items() if cell or name in REFERENCE_NAMES
+    }
+    for name in LIST_COLUMNS & row.keys():
+        try:
+            row[name] = parse_cell(row[name])
+        except ValueError as error:
+            return ValidationErrors([Problem(f"{name}: {error}; save the rows as JSON lines", name)])
     numbers = range(1, num_documents + 1)
     documents = [(row.pop(f"document{number}", ""), row.pop(f"title{number}", "")) for number in numbers]
     while len(documents) > 1 and documents[-1] == ("", ""):
         documents.pop()
     if documents:
         row["documents"] = [{"text": text, "title": title} for text, title in documents]
-    if "answers" in row:
+    if isinstance(row.get("answers"), str):
         row["answers"] = [answer.strip() for answer in row["answers"].split("|") if answer.strip()]
     if gold := row.pop("gold_index", ""):
         if not re.fullmatch(r"-?\d{1,9}(\.0)?", gold):
