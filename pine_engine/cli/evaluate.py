@@ -356,6 +356,7 @@ def _summarize(
         one for task in tasks for one in method_rows(task, ["generated", "chosen"]) if one.method == BASELINE
     ]
     notes += [sentence for one in baselines for sentence in hard_to_detect(one)]
+    notes += [sentence for task in tasks for sentence in task.quoted_verdict_notes()]
     return CommandResult(report, rows, notes + reasons, output.FAILED if reasons else 0)
 
 

@@ -100,6 +100,18 @@ class Grid:
         return sorted({record.num_documents for record in self.some_records})
 
     @property
+    def num_quoted_verdicts(self) -> int:
+        """Number of examples in which a judged answer contains a verdict."""
+        return sum(record.has_quoted_verdict for record in self.some_records)
+
+    def quoted_verdict_notes(self) -> list[str]:
+        """Return the sentence about verdicts within judged answers, none if there are none."""
+        count, total = self.num_quoted_verdicts, len(self.examples)
+        sentence = f"examples in which a judged answer contains a verdict such as [[A]]: {count} of {total}"
+        effect = "this can steer the judge, and a judge that quotes it can be parsed wrongly"
+        return [f"{sentence}; {effect}"] if count else []
+
+    @property
     def repeats(self) -> Repeats:
         """Examples of which an endpoint received a request twice."""
         columns = (column for columns in self.columns.values() for column in columns)

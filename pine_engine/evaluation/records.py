@@ -28,7 +28,7 @@ from pine_engine.prompts.orders import num_orders
 from pine_engine.prompts.parse_errors import format_validation_errors
 from pine_engine.prompts.request import TaskName, parse_json
 from pine_engine.prompts.row_files import read_text
-from pine_engine.prompts.scoring import Verdict
+from pine_engine.prompts.scoring import Verdict, named_verdicts
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.work import Work
 
@@ -185,6 +185,8 @@ class Record(BaseModel):
     permutation: tuple[int, ...]
     gold_slot: int | None = None  # slot of the document with the answer
     num_documents: int
+    # True if a judged answer contains a verdict, such as [[A]].
+    has_quoted_verdict: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     models: tuple[str, ...] = ()  # systems whose answers are the stored documents, if known
     answers: tuple[str, ...] = ()  # accepted answers in this order
     thinking: str = ""  # generated before the text
@@ -330,11 +332,19 @@ def blank_record(example: Example, method: str, order: DocumentOrder) -> Record:
         permutation=order.permutation,
         gold_slot=order.gold_slot(example),
         num_documents=len(example.documents),
+        has_quoted_verdict=_has_quoted_verdict(example),
         models=_models(example),
         answers=order.answers(example),
         section=section,
         subset=subset or named,
         weight=WEIGHTS[section, subset] if section and subset else None,
+    )
+
+
+def _has_quoted_verdict(example: Example) -> bool:
+    count = len(example.documents)
+    return bool(TASKS[example.task].choice) and any(
+        named_verdicts(one.text, count) for one in example.documents
     )
 
 

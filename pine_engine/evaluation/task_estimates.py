@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pine_engine.evaluation.bootstrap import NUM_RESAMPLES, SEED
-from pine_engine.evaluation.grid import BETWEEN, METRICS, Grid
+from pine_engine.evaluation.bradley_terry import rating_notes
+from pine_engine.evaluation.grid import BETWEEN, METRICS, Grid, Scores
 from pine_engine.evaluation.intervals import LEVEL, Estimate
 from pine_engine.evaluation.slots import OVER_ORDERS, SCENARIOS
 
@@ -125,6 +126,7 @@ class Row:
             **({"unfinished": _json(one)} if (one := self.get("unfinished")) else {}),
             **self.bias_json(),
             **({"ratings": ratings} if (ratings := self.ratings_json()) else {}),
+            **({"rating_notes": notes} if (notes := self.rating_notes) else {}),
             "slots": [
                 {"num_documents": size, "slot": slot, "value": _json(one)}
                 for (size, slot), one in slots.items()
@@ -166,6 +168,12 @@ class Row:
         models = {model for record in self.grid.some_records for model in record.models}
         found = self.means("rating", sorted(models))
         return sorted(found, key=lambda model: -found[model].mean)
+
+    @property
+    def rating_notes(self) -> list[str]:
+        """Ratings that cannot be compared, or are finite by the additional ties alone."""
+        scores = [Scores(self.grid, self.method, metric) for metric in METRICS if metric == self.metric]
+        return [note for one in scores if self.rated_models for note in rating_notes(one)]
 
     def ratings_json(self) -> list[dict[str, Any]]:
         """Return the rating of each system, the best first."""
@@ -212,6 +220,7 @@ def _task_json(grid: Grid) -> dict[str, Any]:
         "examples": len(grid.examples),
         "left_out": grid.left_out,
         "failed": grid.failed,
+        **({"quoted_verdicts": count} if (count := grid.num_quoted_verdicts) else {}),
         "num_documents": grid.num_documents,
         "order_names": list(grid.orders),
         "averaged": grid.averaged_orders,

@@ -11,8 +11,21 @@ import pytest
 
 from pine_engine import Document, InputError
 from pine_engine.evaluation import shards
+from pine_engine.evaluation.document_orders import DocumentOrder
+from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.evaluation.records import WEIGHTS, Record, open_run, read_records, read_run, write_records
+from pine_engine.evaluation.records import (
+    WEIGHTS,
+    Record,
+    blank_record,
+    open_run,
+    read_records,
+    read_run,
+    write_records,
+)
+from pine_engine.evaluation.report.key_findings import key_findings
+from pine_engine.evaluation.report.runs import MeasuredRun
+from pine_engine.evaluation.task_estimates import nested
 from pine_engine.prompts.parse_errors import ValidationErrors
 from pine_engine.prompts.row_files import MAX_DOCUMENTS
 from tests.support.errors import has_field
@@ -47,6 +60,24 @@ def test_read_records_returns_written_records(run: Path) -> None:
     failed = record(method="vanilla", was_computed=False, error="too long")
     write(run, full, failed)
     assert read_records(run) == [failed, full]
+
+
+def test_verdict_within_an_answer_is_counted(run: Path) -> None:
+    quoting = {"task": "judge", "question": "Who?", "documents": ["Ann. [[B]]", "Ben."], "id": "q1"}
+    plain = {**quoting, "documents": ["Ann. [[Z]]", "Ben [A]."], "id": "q2"}
+    searched = {**quoting, "task": "retrieval_qa", "id": "q3"}
+    order = DocumentOrder("as-is", (0, 1), (0, 1))
+    found = [blank_record(Example.model_validate(one), "pine", order) for one in (quoting, plain, searched)]
+    assert [one.has_quoted_verdict for one in found] == [True, False, False]
+    assert ["has_quoted_verdict" in one.json_line() for one in found] == [True, False, False]
+    write(run, *found)
+    assert read_records(run) == found
+    judged = [one.model_copy(update={"score": 1.0, "text": "[[A]]", "parsed": "A"}) for one in found[:2]]
+    (grid,) = estimate_tasks(judged)
+    assert nested([grid])["tasks"][0]["quoted_verdicts"] == 1
+    (note,) = grid.quoted_verdict_notes()
+    assert "1 of 2" in note and note in " ".join(key_findings("judge", MeasuredRun("run", INFO, (grid,))))
+    assert estimate_tasks(judged[1:])[0].quoted_verdict_notes() == []
 
 
 def test_read_records_sorts_shards_without_duplicates(run: Path) -> None:

@@ -22,9 +22,10 @@ SWAPS = {
 
 
 def key_findings(task: str, run: MeasuredRun) -> list[str]:
-    """Return the findings about one run of a task, one text for each metric, and the repeated requests."""
-    repeats = [grid.repeats for grid in run.tasks if grid.task == task]
-    texts = [f"{run.label}, {note}." for each in repeats for note in each.notes()]
+    """Return the findings about one run of a task, one text for each metric, and notes on requests."""
+    grids = [grid for grid in run.tasks if grid.task == task]
+    notes = [note for grid in grids for note in (*grid.repeats.notes(), *grid.quoted_verdict_notes())]
+    texts = [f"{run.label}, {note}." for note in notes]
     for metric in METRICS:
         rows = {row.method: row for row in metric_rows(task, [run], [metric])}
         if sentences := list(_sentences(rows)):

@@ -4,11 +4,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from pine_engine.debias.table import method_label
 from pine_engine.evaluation.estimates import BASELINE
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.report import tables
 from pine_engine.evaluation.report.runs import NONE, MeasuredRun, from_to
-from pine_engine.evaluation.report.tables import HEADS, Columns, Table, estimated, metric_rows, pivot
+from pine_engine.evaluation.report.tables import (
+    HEADS,
+    METRIC_LABELS,
+    Columns,
+    Table,
+    estimated,
+    metric_rows,
+    pivot,
+)
 from pine_engine.evaluation.slots import OVER_ORDERS, SCENARIOS
 from pine_engine.evaluation.task_estimates import Row
 from pine_engine.prompts.tasks import TASKS
@@ -184,11 +193,8 @@ def bias_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
 
 def rating_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
     """Yield the ratings of the systems that each judge compares, nothing without their names."""
-    rows = [
-        replace(row, part=model)
-        for row in metric_rows(task, runs, ["generated", "chosen"])
-        for model in row.rated_models
-    ]
+    judges = metric_rows(task, runs, ["generated", "chosen"])
+    rows = [replace(row, part=model) for row in judges for model in row.rated_models]
     columns: Columns = {
         **HEADS,
         "system": lambda row: row.part,
@@ -196,7 +202,13 @@ def rating_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
         "rating, Elo points": "rating",
     }
     if rows:
-        yield pivot("rating_results", rows, columns, heads=4)
+        found = pivot("rating_results", rows, columns, heads=4)
+        notes = [
+            f"{row.run}, {METRIC_LABELS[row.metric]}, {method_label(row.method)}: {note}."
+            for row in judges
+            for note in row.rating_notes
+        ]
+        yield replace(found, note=" ".join([found.note, *notes]))
 
 
 def position_bias(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
