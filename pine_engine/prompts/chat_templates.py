@@ -5,27 +5,18 @@ Templates are untrusted code: they are rendered in a sandbox and in bounded time
 
 import json
 import textwrap
-import time
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
 from datetime import date, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from jinja2 import (
-    Environment,
-    Template,
-    TemplateError,
-    TemplateRuntimeError,
-    TemplateSyntaxError,
-    meta,
-    nodes,
-)
+from jinja2 import Template, TemplateError, meta, nodes
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from pine_engine.errors import InputError, ModelError, PineError, one_line
 from pine_engine.input_validation import describe
 from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors
+from pine_engine.prompts.template_limits import compile_limited, limited
 
 KWARGS = "chat_template_kwargs"  # name of the arguments of a chat template in requests, options and errors
 TEMPLATE_NAME = "chat_template"
@@ -39,12 +30,7 @@ ChatTemplateKwargs = dict[str, JsonValue]
 
 _KWARGS_ADAPTER = TypeAdapter(dict[str, ChatTemplateKwargs])
 
-RENDER_S = 2.0  # limit of rendering in seconds; templates of models need milliseconds
-
-MAX_RESULT = 1_000_000
-"""Maximum result of one multiplication or power, in items of a sequence or bits of an integer."""
-
-_deadline: ContextVar[float] = ContextVar("deadline of the rendering", default=float("inf"))
+MAX_REASON = 160  # characters of a template's reason to reject messages, in an error
 
 
 def read_kwargs(kwargs: Mapping[str, Any] | None) -> ChatTemplateKwargs:
@@ -75,26 +61,24 @@ def render_chat_template(
     """Return the text of the messages and the beginning of the answer, as `apply_chat_template` does.
 
     Raises InputError for an argument that the template does not have, and ModelError if the template fails,
-    is not safe, or does not end in RENDER_S seconds, with the field "messages" if it rejects the messages.
+    is not safe, or exceeds a limit, with the field "messages" if it rejects the messages.
     """
-    token = _deadline.set(time.monotonic() + RENDER_S)
     try:
         template, _ = _find_template(tokenizer, kwargs)
         values = {**tokenizer.special_tokens_map, **kwargs}
         if CLOCK in kwargs:
             values[CLOCK] = _read_date(kwargs[CLOCK]).strftime
         options = {"tools": None, "documents": None, "add_generation_prompt": True}
-        return template.render(messages=messages, **options, **values)
+        with limited([messages, values]):
+            return template.render(messages=messages, **options, **values)
     except PineError:
         raise
     except Exception as error:  # a template may raise anything that Python does
         if type(error) is TemplateError:  # raised by the template itself; failures are subclasses
-            reason = textwrap.shorten(str(error), 160, placeholder=" ...")
+            reason = textwrap.shorten(str(error)[: 2 * MAX_REASON], MAX_REASON, placeholder=" ...")
             message = f"the chat template rejects the messages: {reason.rstrip('.')}. Change their roles."
             raise ModelError(message, field="messages") from error
         raise _unusable(error) from error
-    finally:
-        _deadline.reset(token)
 
 
 def with_date(tokenizer: Any, kwargs: ChatTemplateKwargs) -> ChatTemplateKwargs:
@@ -115,7 +99,7 @@ def _find_template(tokenizer: Any, kwargs: Mapping[str, Any]) -> "_CompiledTempl
     """
     try:
         found = _compile(_select_template(tokenizer, kwargs))
-    except TemplateSyntaxError as error:
+    except (TemplateError, RecursionError) as error:
         raise _unusable(error) from error
     if unknown := sorted(kwargs.keys() - found.arguments - {TEMPLATE_NAME}):
         names = ", ".join(sorted(found.arguments))
@@ -162,58 +146,11 @@ class _CompiledTemplate(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _compile(source: str) -> _CompiledTemplate:
-    """Compile a template so that each loop and macro checks the deadline.
-
-    The sandbox of jinja2 limits one `range`, but not loops within loops.
-    """
+    """Compile a template with limits."""
     from transformers.utils.chat_template_utils import _compile_jinja_template
 
-    environment: Any = _compile_jinja_template("").environment.overlay()
-    environment.check_deadline = _check_deadline
-    environment.intercepted_binops = frozenset(("*", "**"))
-    environment.binop_table = environment.binop_table | {"*": _multiply, "**": _raise_to_power}
-    tree = environment.parse(source)
+    tree, finish = compile_limited(_compile_jinja_template("").environment, source)
     variables = meta.find_undeclared_variables(tree) - GIVEN  # without functions, such as the clock
     variables |= {node.name for node in tree.find_all(nodes.Name)} & {CLOCK}
     arguments = frozenset(name for name in variables if not name.endswith("_token"))
-    for block in list(tree.find_all((nodes.For, nodes.Macro, nodes.CallBlock))):
-        block.body.insert(0, nodes.ExprStmt(_call_check()))
-        if isinstance(block, nodes.For) and block.test is not None:
-            block.test = nodes.And(_call_check(), block.test)
-    assert isinstance(environment, Environment)
-    return _CompiledTemplate(environment.from_string(tree), arguments)
-
-
-def _call_check() -> nodes.Call:
-    return nodes.Call(nodes.EnvironmentAttribute("check_deadline"), [], [], None, None)
-
-
-def _check_deadline() -> bool:
-    if time.monotonic() > _deadline.get():
-        raise TemplateRuntimeError(f"it takes more than {RENDER_S:g} s")
-    return True
-
-
-def _multiply(left: Any, right: Any) -> Any:
-    if isinstance(left, int) and isinstance(right, int):
-        _check_size(left.bit_length() + right.bit_length())
-    else:  # a sequence and a number of repetitions, or fractions
-        _check_size(_length(left) * _length(right))
-    return left * right
-
-
-def _raise_to_power(base: Any, exponent: Any) -> Any:
-    if isinstance(base, int) and isinstance(exponent, int):
-        _check_size(base.bit_length() * abs(exponent))
-    return base**exponent
-
-
-def _length(value: Any) -> int:
-    if isinstance(value, int):
-        return abs(value)
-    return len(value) if hasattr(value, "__len__") else 1
-
-
-def _check_size(size: int) -> None:
-    if size > MAX_RESULT:
-        raise TemplateRuntimeError(f"it computes a value of more than {MAX_RESULT:,} items")
+    return _CompiledTemplate(finish(), arguments)

@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,7 @@ import torch
 from hypothesis import example, given, strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from pine_engine import InputError, ModelError, Prompt, TokenLayout
-from pine_engine.prompts import chat_templates
+from pine_engine import InputError, Prompt, TokenLayout
 from pine_engine.prompts.layout import tokenize, tokenize_text
 from pine_engine.prompts.orders import moved_order
 from pine_engine.prompts.prompt import Piece, build_prompt, segment_text
@@ -308,25 +306,6 @@ def rendered(template: str, content: str, system: str = "") -> str:
 def test_segments_together_are_the_templates_rendering(template: str, system: str) -> None:
     prompt = make(template, system=system)
     assert whole_text(prompt) == rendered(template, "Read.onetwo Why?", system)
-
-
-@pytest.mark.parametrize(
-    "template",
-    [
-        "{{ messages.__class__.__mro__ }}", "{% for %}", "{{ 1 / 0 }}", "{{ raise_exception('never') }}",
-        "{{ 'a' * 10000000000 }}", "{{ 2 ** 10000000000 }}",
-        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-        "{% for i in range(100000) %}" * 3 + "{% endfor %}" * 3,
-        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
-    ],
-)  # fmt: skip
-def test_hostile_template_is_rejected_in_bounded_time(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_templates, "RENDER_S", 0.05)
-    start = time.monotonic()
-    for system in ("", "Be brief."):
-        with pytest.raises(ModelError):
-            make(template, system=system)
-    assert time.monotonic() - start < 30  # 0.1 s on an idle machine; without a limit hours, or never
 
 
 @pytest.mark.parametrize("template", [CHAT_TEMPLATE, NO_SYSTEM_ROLE, ONLY_USER, SYSTEM_INSIDE_USER, None])
