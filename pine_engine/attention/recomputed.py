@@ -15,7 +15,7 @@ from pine_engine.attention.state import SequenceState, strategy_on
 from pine_engine.methods.plan import AttentionPlan
 from pine_engine.network.parallel import num_processes
 from pine_engine.network.registration import Attend, AttentionParams, LayerInput
-from pine_engine.network.thread_tuner import OnLayer
+from pine_engine.network.thread_tuner import OnLayer, torch_num_threads
 
 MEASURED_LAYER = 1
 """Layer whose values decide which tokens are recomputed in all later ones; up to it, all are (CacheBlend)."""
@@ -54,10 +54,13 @@ def _part(plan: AttentionPlan, document: int) -> slice:
     return slice(part.start - first, part.stop - first)
 
 
-def recompute_attention(sequence: SequenceState, source: SequenceState, on_layer: OnLayer) -> Attend:
+def recompute_attention(
+    sequence: SequenceState, source: SequenceState, on_layer: OnLayer, threads: int
+) -> Attend:
     """Return the attention of a pass over the tokens to recompute and the suffix; it fills the cache.
 
-    `source` has the documents of the first pass, at their positions in the input.
+    `source` has the documents of the first pass, at their positions in the input. The attention
+    uses `threads`, because fused attention can depend on their number.
     """
     plan, processes = sequence.state.plan, num_processes(sequence.state.patched_model.network)
     end, first = plan.layout.documents_end, plan.layout.prefix_length
@@ -68,22 +71,23 @@ def recompute_attention(sequence: SequenceState, source: SequenceState, on_layer
         """Return the attention output of one layer, zero for tokens that are no longer recomputed."""
         nonlocal kept
         on_layer(layer)
-        inputs = LayerInput(layer, query[0], key[0], value[0], scoring)
-        suffix, cached = inputs.tokens(len(tokens)), source.cache.layers[layer]
-        keys, values = cached.keys[:, :end].to(key.dtype), cached.values[:, :end].to(value.dtype)
-        again = kept.to(query.device)
-        if plan.method.recomputed == "deviating" and layer == MEASURED_LAYER:
-            kept = deviating_tokens(inputs.value[:, : len(tokens)], values[:, first:], plan, processes)
-        places = tokens.to(query.device)[again]
-        keys = keys.index_copy(1, places, inputs.key[:, again])
-        values = values.index_copy(1, places, inputs.value[:, again])
-        output = torch.zeros_like(inputs.query)
-        output[:, again] = scattered_rows(inputs.query[:, again], keys, values, places, scoring)
-        cache = new_layer(keys, sequence.state.num_tokens)
-        cache.append(keys, values)
-        output[:, len(tokens) :] = strategy_on(sequence.state, query.device).decode_strategy.extend(
-            suffix, cache
-        )
+        with torch_num_threads(threads):
+            inputs = LayerInput(layer, query[0], key[0], value[0], scoring)
+            suffix, cached = inputs.tokens(len(tokens)), source.cache.layers[layer]
+            keys, values = cached.keys[:, :end].to(key.dtype), cached.values[:, :end].to(value.dtype)
+            again = kept.to(query.device)
+            if plan.method.recomputed == "deviating" and layer == MEASURED_LAYER:
+                kept = deviating_tokens(inputs.value[:, : len(tokens)], values[:, first:], plan, processes)
+            places = tokens.to(query.device)[again]
+            keys = keys.index_copy(1, places, inputs.key[:, again])
+            values = values.index_copy(1, places, inputs.value[:, again])
+            output = torch.zeros_like(inputs.query)
+            output[:, again] = scattered_rows(inputs.query[:, again], keys, values, places, scoring)
+            cache = new_layer(keys, sequence.state.num_tokens)
+            cache.append(keys, values)
+            output[:, len(tokens) :] = strategy_on(sequence.state, query.device).decode_strategy.extend(
+                suffix, cache
+            )
         sequence.cache.layers.append(cache)
         return output[None]
 

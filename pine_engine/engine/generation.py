@@ -31,6 +31,7 @@ from pine_engine.input_validation import as_int, as_tuple_of, sequence
 from pine_engine.methods.table import Method, get_method
 from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.network.parallel import has_hooks
+from pine_engine.network.thread_tuner import torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
 from pine_engine.prompts.thinking import NOTHING_GENERATED, SplitAnswer
@@ -396,6 +397,8 @@ def generate_batch(
     return iterate_in_worker(answer())
 
 
+# Small operations gain nothing from more threads, and wait for the slowest if another process uses a core.
+@torch_num_threads(1)
 def take_token(
     answer: ActiveGeneration, model: PreparedModel, max_tokens: int, stop_at_eos: bool, control: RunControl
 ) -> None:
@@ -435,6 +438,7 @@ def _next_step(active: Sequence[ActiveGeneration], batch_size: int, control: Run
     return DecodeStep(rows, tokens, control.check)
 
 
+@torch_num_threads(1)
 def _take_logits(active: Sequence[ActiveGeneration], step: DecodeStep, num_requests: int) -> None:
     num_rows = sum(len(answer.rows) for answer in active)
     for answer in active:

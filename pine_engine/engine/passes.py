@@ -194,8 +194,9 @@ def _tuned_prompt(
     if not _can_change_num_threads(state.patched_model, ids):
         yield on_layer, None
         return
+    threads = attention_threads(state.plan.layout.num_tokens)  # before the tuner changes their number
     with state.patched_model.thread_tuner.prompt(kind, ids.numel(), on_layer) as begin_layer:
-        yield begin_layer, attention_threads(state.plan.layout.num_tokens)
+        yield begin_layer, threads
 
 
 def _prefill_streams(
@@ -252,6 +253,7 @@ def _prefill_paths(plan: AttentionPlan, options: PassOptions) -> tuple[SequenceS
 def _prefill_recomputed(state: PromptState, options: PassOptions) -> tuple[SequenceState, Tensor]:
     """Prefill documents alone, then compute some of their tokens again, and the suffix."""
     plan, layout, network = state.plan, state.plan.layout, state.patched_model.network
+    threads = torch.get_num_threads()
     alone = replace(options, reserved_tokens=0, logits_to_keep=1, recorder=None)
     source, _ = prefill(plan.prompt, replace(plan.method, recomputed="nothing"), alone)
     row = SequenceState(state, KVCache([]))
@@ -259,8 +261,9 @@ def _prefill_recomputed(state: PromptState, options: PassOptions) -> tuple[Seque
     tokens = tokens.to(input_device(network))
     ids = torch.tensor([layout.ids], device=tokens.device)[:, tokens]
     position_ids = state.position_ids(0, layout.num_tokens)[:, tokens]
-    attend = recompute_attention(row, source, options.on_layer)
-    logits = run_pass(network, attend, ids, position_ids, logits_to_keep=options.logits_to_keep)
+    with _tuned_prompt(state, plan.method, ids, options.on_layer) as (begin_layer, _):
+        attend = recompute_attention(row, source, begin_layer, threads)
+        logits = run_pass(network, attend, ids, position_ids, logits_to_keep=options.logits_to_keep)
     return row, logits[0]
 
 
@@ -329,10 +332,14 @@ def _extend_under(
         [zeros if row is None else row.state.position_ids(row.num_cached_tokens(), count) for row in batch]
     )
     tuning: AbstractContextManager[OnLayer] = nullcontext(on_layer)
-    if is_step and _can_change_num_threads(patched_model, tokens):
-        tuning = patched_model.thread_tuner.step(len(tokens), on_layer)
+    threads = None if count == 1 else torch.get_num_threads()  # fused attention can depend on their number
+    if _can_change_num_threads(patched_model, tokens):
+        tuner = patched_model.thread_tuner
+        tuning = (
+            tuner.step(len(tokens), on_layer) if is_step else tuner.prompt("extend", tokens.numel(), on_layer)
+        )
     with tuning as begin_layer:
-        attend = decode_attention(batch, begin_layer)
+        attend = decode_attention(batch, begin_layer, threads)
         logits = run_pass(patched_model.network, attend, tokens, position_ids, is_step=is_step)
     if len(slots) == len(rows):
         return logits

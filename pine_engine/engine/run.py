@@ -27,6 +27,7 @@ from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import as_int, describe
 from pine_engine.methods.table import Method
+from pine_engine.network.thread_tuner import attention_threads, torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.messages import MessageLike
 from pine_engine.prompts.prompt import Document, DocumentLike, Prompt, as_documents
@@ -160,13 +161,14 @@ class PreparedRun:
 
     def result(self, answers: Sequence[ActiveGeneration]) -> RunResult:
         """Return the result of finished answers."""
-        traces = {
-            answer.method: answer.recorder.finish(answer.rows[0].state.plan, answer.num_steps).in_order_of(
-                self.layout
-            )
-            for answer in answers
-            if answer.recorder
-        }
+        with torch_num_threads(attention_threads(self.layout.num_tokens)):
+            traces = {
+                answer.method: answer.recorder.finish(
+                    answer.rows[0].state.plan, answer.num_steps
+                ).in_order_of(self.layout)
+                for answer in answers
+                if answer.recorder
+            }
         logits = {answer.method: torch.cat(answer.kept_logits) for answer in answers if answer.kept_logits}
         texts = {answer.method: answer.answer for answer in answers}
         return RunResult(self.layout, texts, traces, logits, self.documents)
