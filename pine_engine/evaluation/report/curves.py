@@ -107,19 +107,29 @@ def _with_areas(
 
 
 def accuracy_bars(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
-    """Return a group of bars per run, with a bar per method, for tasks without slots such as math."""
-    rows = tables.metric_rows(task, runs, ["generated"])
-    parsed = {(row.method, row.run): in_percent(row.mean) for row in rows if row.mean.is_parsed}
-    if not parsed or any(row.slots() for row in rows):
+    """Return a group of bars per run, with a bar per method, for tasks without curves over slots.
+
+    The bars are of the first metric with a parsed answer.
+    """
+    for metric in METRICS:
+        rows = tables.metric_rows(task, runs, [metric])
+        parsed = {(row.method, row.run): in_percent(row.mean) for row in rows if row.mean.is_parsed}
+        if parsed:
+            break
+    else:
+        return []
+    if any(size >= MIN_DOCUMENTS for row in rows if len(row.slots()) > 1 for size, _ in row.slots()):
         return []
     groups = tuple(dict.fromkeys(row.run for row in rows))
     methods = sorted({method for method, _ in parsed}, key=lambda name: (method_rank(name), name))
+    label = tables.METRIC_LABELS[metric]
+    is_accuracy = metric == "generated"
     return [
         Curve(
             name=f"{task}-accuracy",
-            title=f"{tables.task_label(task)}: accuracy, mean over orders",
+            title=f"{tables.task_label(task)}: {'accuracy' if is_accuracy else label}, mean over orders",
             x_title="model and data",
-            y_title="accuracy, %",
+            y_title="accuracy, %" if is_accuracy else label,
             places=groups,
             lines=tuple(
                 curve_line(name, [parsed.get((name, group)) for group in groups]) for name in methods

@@ -1,4 +1,4 @@
-"""Key findings of a run in sentences: effect of the order, and where PINE gains and loses."""
+"""Key findings of a run in sentences: effect of the order, and where PINE is found higher or lower."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,7 +11,10 @@ from pine_engine.evaluation.report.tables import METRIC_LABELS, estimated, metri
 from pine_engine.evaluation.task_estimates import DETECTABLE, Row
 from pine_engine.prompts.tasks import TASKS
 
-SUBJECT = "pine"  # method whose losses are named
+SUBJECT = "pine"  # method that is compared with all others
+
+HIGHER, LOWER = "higher", "lower"
+NO_DIFFERENCE, UNDECIDED = "no difference found", "undecided"
 
 SWAPS = {
     "segments-swapped": "places alone",
@@ -50,14 +53,19 @@ def _sentences(rows: Mapping[str, Row]) -> Iterator[str]:
         for name, one in differences.items()
         if _is_mostly_parsed(rows[SUBJECT]) and _is_mostly_parsed(rows[name])
     }
-    if BASELINE in compared:
-        yield f"{subject} less {method_label(BASELINE)}: {_difference(compared[BASELINE])}."
-    losses = [f"{method_label(name)} ({_difference(one)})" for name, one in compared.items() if one.mean < 0]
-    if losses:
-        yield f"{subject} loses to {'; '.join(losses)}."
-    elif compared:
-        parsed = "" if len(compared) == len(differences) else " whose answers can mostly be parsed"
-        yield f"No other method here{parsed} has a higher mean than {subject}."
+    found: dict[str, list[str]] = {}
+    for name, one in compared.items():
+        found.setdefault(finding(one.mean, one.interval, one.num_examples), []).append(name)
+    for name, one in compared.items():
+        verdict = finding(one.mean, one.interval, one.num_examples)
+        if name == BASELINE and verdict in (NO_DIFFERENCE, UNDECIDED):
+            yield f"{subject} and {method_label(name)}, {verdict}: {_difference(one)}."
+        elif name == BASELINE or verdict == LOWER:
+            yield f"{subject} is {verdict} than {method_label(name)}: {_difference(one)}."
+    starts = {NO_DIFFERENCE: f"{NO_DIFFERENCE} to", UNDECIDED: f"{UNDECIDED} against", HIGHER: "higher than"}
+    for verdict, start in starts.items():
+        if names := [method_label(name) for name in found.get(verdict, []) if name != BASELINE]:
+            yield f"{subject}, {start}: {', '.join(names)}."
 
 
 def _is_mostly_parsed(row: Row) -> bool:
@@ -117,11 +125,23 @@ def _over_orders(row: Row) -> str:
     return f"{sentence}."
 
 
+def finding(mean: float, interval: tuple[float, float] | None, num_examples: int) -> str:
+    """Return what the interval of a difference shows; undecided if it leaves out zero for few examples."""
+    if interval is None or interval[0] <= 0 <= interval[1]:
+        return NO_DIFFERENCE
+    if num_examples < MIN_EXAMPLES:
+        return UNDECIDED
+    return HIGHER if mean > 0 else LOWER
+
+
 def _difference(difference: Estimate) -> str:
-    """Return a difference, and if its interval contains zero."""
+    """Return a difference with its unit, its interval and its number of examples."""
     count = difference.num_examples
-    if difference.interval is None or count < MIN_EXAMPLES:
-        mean = quantity(difference.mean, difference.metric, is_signed=True)
-        return f"{mean} of {count} example{'s' if count != 1 else ''}, too few to tell"
-    low, high = difference.interval
-    return f"{estimated(difference)}, {'within' if low <= 0 <= high else 'beyond'} chance"
+    unit = "nats" if difference.metric == "logprob" else "percentage points"
+    mean, *ends = (
+        quantity(value, difference.metric, is_signed=True)
+        for value in (difference.mean, *(difference.interval or ()))
+    )
+    interval = f" (interval {' to '.join(ends)})" if ends else ""
+    few = f", {MIN_EXAMPLES} are needed to tell" if count < MIN_EXAMPLES else ""
+    return f"{mean} {unit}{interval}, {count} example{'s' if count != 1 else ''}{few}"

@@ -6,13 +6,15 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from pine_engine.debias.table import method_label
-from pine_engine.evaluation.report.key_findings import SUBJECT
+from pine_engine.evaluation.report.key_findings import SUBJECT, finding
 from pine_engine.evaluation.report.runs import NONE
 from pine_engine.evaluation.report.tables import Part, quantity, table, task_label, text
 from pine_engine.molecules.metrics import MeanError, MethodMetrics
 from pine_engine.molecules.request_rows import PROPERTIES
 from pine_engine.prompts.request import parse_json
 from pine_engine.prompts.row_files import read_text
+
+TASK = "molecule_generation"
 
 
 class MoleculeReport(BaseModel):
@@ -35,10 +37,9 @@ def read_molecule_report(path: Path) -> MoleculeReport:
 
 
 def molecule_part(reports: Sequence[MoleculeReport]) -> Part:
-    """Return validity and errors of each method, and the properties whose error PINE increases."""
+    """Return validity and errors of each method."""
     return Part(
-        heading=task_label("molecule_generation"),
-        sentences=tuple(sentence for report in reports for sentence in _findings(report)),
+        heading=task_label(TASK),
         tables=(table("molecules", [line for report in reports for line in molecule_lines(report)], 2),),
     )
 
@@ -69,15 +70,16 @@ def molecule_lines(report: MoleculeReport) -> Iterator[dict[str, str]]:
     yield line("molecules of other requests", report.references.get("mismatched_baseline"))
 
 
-def _findings(report: MoleculeReport) -> Iterator[str]:
+def molecule_findings(report: MoleculeReport) -> Iterator[str]:
+    """Yield the properties whose error PINE increases or decreases."""
     first = report.methods[0]
     for one in report.methods:
         if one.method != SUBJECT or one.more_error is None:
             continue
-        names: dict[bool, list[str]] = {True: [], False: []}
+        found: dict[str, list[str]] = {}
         for name, more in one.more_error.items():
-            beyond = "within" if more.low <= 0 <= more.high else "beyond"
-            names[more.mean > 0].append(f"{name} ({_text(more, '+')}, {beyond} chance)")
+            verdict = finding(more.mean, (more.low, more.high), more.n)
+            found.setdefault(verdict, []).append(f"{name} by {_text(more, '+')} {PROPERTIES[name]}")
         yield text(
             "molecule_findings",
             label=f"{report.model}, {report.data}",
@@ -85,8 +87,7 @@ def _findings(report: MoleculeReport) -> Iterator[str]:
             orders=report.orders,
             method=method_label(one.method),
             first=method_label(first.method),
-            larger=", ".join(names[True]) or "no property",
-            smaller=", ".join(names[False]) or "none",
+            findings="; ".join(f"{verdict} in {', '.join(names)}" for verdict, names in found.items()),
             changed=quantity(one.changed),
             first_changed=quantity(first.changed),
         )

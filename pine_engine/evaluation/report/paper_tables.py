@@ -68,8 +68,37 @@ def _sections(row: Mapping[str, Any], total: str = "average") -> dict[str, str]:
     return {name: f"{value:.1f}" for name, value in zip((*SECTIONS, total), values, strict=True)}
 
 
-def paper_part(runs: Sequence[MeasuredRun]) -> Part:
-    """Return the numbers of the paper for models without a run, and those that need none."""
+def paper_part(tasks: Sequence[str], runs: Sequence[MeasuredRun]) -> Iterator[Part]:
+    """Yield the numbers of the paper for these tasks: of models without a run, and those that need none."""
+    tables: list[Table] = []
+    sentences = [text("paper")]
+    if "judge" in tasks:
+        sentences.append(_shuffled_pairs())
+        tables += _judge_tables(runs)
+    if "molecule_generation" in tasks:
+        tables.append(_molecule_table())
+    remarks = [
+        {"task": task_label(row["task"]), "model": row["model"], "result": row["text"],
+         "where": row["where"]}
+        for row in published("remarks")
+        if row["task"] in tasks
+    ]  # fmt: skip
+    if remarks:
+        tables.append(table("paper_remarks", remarks, 2, paper=PAPER))
+    if tables:
+        yield Part("The paper's own numbers (other models)", tuple(sentences), tuple(tables))
+
+
+def _shuffled_pairs() -> str:
+    reasoning = gains("Reasoning")
+    below = [one for one in reasoning if one["is_below_both"]]
+    shown = "{model} {on_shuffle:+.1f} on the shuffle, {on_mean:+.2f} on the mean"
+    examples = "; ".join(shown.format(**one) for one in below[:2])
+    counts = {"num_below": len(below), "num_models": len(reasoning)}
+    return text("shuffled_pairs", paper=PAPER, examples=examples, **counts)
+
+
+def _judge_tables(runs: Sequence[MeasuredRun]) -> list[Table]:
     ours = {published_model(run.info.platform.model) for run in runs}
     columns = {
         "model": "{model}",
@@ -94,27 +123,20 @@ def paper_part(runs: Sequence[MeasuredRun]) -> Part:
         if row["model"] not in ours
     ]  # fmt: skip
     changed = [{"model": row["model"], **_sections(row)} for row in published("changed_verdicts")]
+    return [
+        table("shuffle_and_mean", gain_lines, 2, paper=PAPER),
+        table("paper_scores", scores, 3, paper=PAPER),
+        table("paper_changed", changed, paper=PAPER),
+    ]
+
+
+def _molecule_table() -> Table:
     titles = {"alpha": "alpha", "homo": "HOMO", "lumo": "LUMO", "gap": "gap", "mu": "mu", "cv": "Cv"}
-    molecules = [
+    lines = [
         {"method": method_label(row["method"]), **{titles[name]: f"{row[name]:g}" for name in titles}}
         for row in published("molecule_errors")
     ]
-    remarks = [
-        {"task": task_label(row["task"]), "model": row["model"], "result": row["text"],
-         "where": row["where"]}
-        for row in published("remarks")
-    ]  # fmt: skip
-    return Part(
-        heading="The paper's own numbers (other models)",
-        sentences=(text("paper"),),
-        tables=(
-            table("shuffle_and_mean", gain_lines, 2, paper=PAPER),
-            table("paper_scores", scores, 3, paper=PAPER),
-            table("paper_changed", changed, paper=PAPER),
-            table("paper_molecules", molecules, paper=PAPER),
-            table("paper_remarks", remarks, 2, paper=PAPER),
-        ),
-    )
+    return table("paper_molecules", lines, paper=PAPER)
 
 
 def overhead_beside(runs: Sequence[MeasuredRun]) -> Iterator[Table]:

@@ -1,6 +1,7 @@
-"""Parts of a report: settings of the runs, key findings, tables and curves of each task."""
+"""Parts of a report: findings with a figure, tables and curves of tasks, settings, the paper's numbers."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,8 +10,12 @@ from pine_engine.evaluation.intervals import LEVEL, MIN_EXAMPLES, share
 from pine_engine.evaluation.report import paper_tables, task_tables
 from pine_engine.evaluation.report.curves import accuracy_bars, slot_curves
 from pine_engine.evaluation.report.key_findings import key_findings
-from pine_engine.evaluation.report.molecule_tables import MoleculeReport, molecule_part
-from pine_engine.evaluation.report.published import PAPER, gains
+from pine_engine.evaluation.report.molecule_tables import (
+    TASK as MOLECULES,
+    MoleculeReport,
+    molecule_findings,
+    molecule_part,
+)
 from pine_engine.evaluation.report.runs import MeasuredRun, repeat_command, settings_of
 from pine_engine.evaluation.report.tables import TOO_FEW, UNPARSED, Part, estimated, table, task_label, text
 from pine_engine.prompts.tasks import TASKS
@@ -21,13 +26,17 @@ def report_parts(runs: Sequence[MeasuredRun], *, molecules: Sequence[MoleculeRep
     found = {task.task for run in runs for task in run.tasks}
     tasks = [name for name in TASKS if name in found]
     findings = [sentence for task in tasks for run in runs for sentence in key_findings(task, run)]
+    findings += [sentence for report in molecules for sentence in molecule_findings(report)]
+    parts = [task_part(task, runs) for task in tasks]
+    figure = next((curve for part in parts for curve in part.curves), None)
+    parts = [replace(part, curves=tuple(one for one in part.curves if one is not figure)) for part in parts]
     costs = (*(task_tables.cost_results(task, runs) for task in tasks), *paper_tables.overhead_beside(runs))
     return [
-        *([settings_part(runs), Part("Key findings", tuple(findings)), reading_part()] if runs else []),
-        *(task_part(task, runs) for task in tasks),
+        Part("Key findings", tuple(findings), curves=(figure,) if figure else ()),
+        *parts,
         *([molecule_part(molecules)] if molecules else []),
-        *([Part("Overhead", tables=costs)] if runs else []),
-        paper_tables.paper_part(runs),
+        *([Part("Overhead", tables=costs), reading_part(), settings_part(runs)] if runs else []),
+        *paper_tables.paper_part([*tasks, *([MOLECULES] if molecules else [])], runs),
     ]
 
 
@@ -43,14 +52,7 @@ def settings_part(runs: Sequence[MeasuredRun]) -> Part:
 
 def reading_part() -> Part:
     """Return how to interpret the numbers, above all the mean over orders."""
-    reasoning = gains("Reasoning")
-    below = [one for one in reasoning if one["is_below_both"]]
-    shown = "{model} {on_shuffle:+.1f} on the shuffle, {on_mean:+.2f} on the mean"
     values = {
-        "paper": PAPER,
-        "num_below": len(below),
-        "num_models": len(reasoning),
-        "examples": "; ".join(shown.format(**one) for one in below[:2]),
         "level": 100 * LEVEL,
         "none_of_7": estimated(share(np.zeros(7))),
         "num_resamples": NUM_RESAMPLES,

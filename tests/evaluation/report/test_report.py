@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,14 +16,17 @@ from pine_engine import InputError
 from pine_engine.cli.output import BAD_INPUT
 from pine_engine.cli.report import report
 from pine_engine.evaluation.estimates import estimate_tasks
+from pine_engine.evaluation.report.key_findings import key_findings
 from pine_engine.evaluation.report.molecule_tables import read_molecule_report
+from pine_engine.evaluation.report.paper_tables import paper_part
 from pine_engine.evaluation.report.parts import report_parts
 from pine_engine.evaluation.report.published import gains, published, published_model
 from pine_engine.evaluation.report.runs import MeasuredRun, read_runs, repeat_command, run_labels
 from pine_engine.evaluation.report.tables import HEADS, Part, Table, pivot, quantity, task_label
+from pine_engine.prompts.tasks import TASKS
 from tests.support.commands import Run
 from tests.support.errors import has_field
-from tests.support.records import run_info, write_run
+from tests.support.records import judged, run_info, swept, write_run
 from tests.support.report_runs import (
     GOLDEN,
     JUDGE,
@@ -60,6 +63,78 @@ def test_shares_have_two_digits_and_0_and_100_are_exact() -> None:
     assert list(map(quantity, shares)) == ["0", "0", "0.44", "9.9", "10", "62", ">99", "100", "100"]
     signed = [quantity(share, is_signed=True) for share in (-1e-9, -0.011, 0.02, 0.996)]
     assert signed == ["0", "-1.1", "+2.0", "+100"]
+
+
+PAPER_NUMBERS = "The paper's own numbers (other models)"
+
+
+def test_report_begins_with_findings_and_a_figure(parts: list[Part], page: str) -> None:
+    headings = [part.heading for part in parts]
+    assert headings[0] == "Key findings"
+    assert headings[-4:] == ["Overhead", "How to read it", "What was measured", PAPER_NUMBERS]
+    assert len(parts[0].curves) == 1 and not parts[0].tables and parts[0].sentences
+    curves = [curve.name for part in parts for curve in part.curves]
+    assert len(set(curves)) == len(curves)
+    sections = read_html(page).all("section")
+    assert len(sections[0].with_class("pine-static-figure")) == 1
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_paper_numbers_are_those_of_the_task(task: str) -> None:
+    """Each table names a task, is one of judges, or one of molecules."""
+    shown = [table for part in paper_part([task], []) for table in part.tables]
+    remarks = [table for table in shown if table.title == "In words"]
+    assert {row[0] for table in remarks for row in table.rows} <= {task_label(task)}
+    num_others = {"judge": 3, "molecule_generation": 1}.get(task, 0)
+    assert len(shown) - len(remarks) == num_others
+
+
+def test_run_of_few_documents_has_a_figure() -> None:
+    """Two documents have no curve over slots; a run without generated answers has the next metric."""
+    for metrics in ({}, {"text": None, "parsed": None, "score": None}):
+        records = [
+            judged(f"p-{n}", method, "as-is", "A", logprobs=(-1.0, -2.0)).model_copy(update=metrics)
+            for n in range(3)
+            for method in ("vanilla", "pine")
+        ]
+        run = MeasuredRun("run", JUDGE, estimate_tasks(records))
+        (curve,) = report_parts([run])[0].curves
+        assert curve.y_title == ("most likely choice, %" if metrics else "accuracy, %")
+
+
+def findings_of(scores: Mapping[str, Sequence[float]], logprobs: bool = False) -> list[str]:
+    """Return the sentences about runs with these scores, or log-probabilities, per example and method."""
+    name = "answer_logprob" if logprobs else "score"
+    records = [
+        swept(f"q-{number}", method, 0, score=1.0, logprob=-1.0, text="x").model_copy(
+            update={"score": None, "answer_logprob": None, "parsed": "x", name: value}
+        )
+        for method, values in scores.items()
+        for number, value in enumerate(values)
+    ]
+    run = MeasuredRun("run", QA, estimate_tasks(records))
+    (text,) = key_findings("retrieval_qa", run)
+    return [
+        sentence for sentence in text.split(". ") if sentence.startswith("PINE") and " has " not in sentence
+    ]
+
+
+def test_difference_with_zero_is_no_difference() -> None:
+    (few,) = findings_of({"vanilla": [-1.0] * 6, "pine": [-1.3] * 6}, logprobs=True)
+    assert few.startswith("PINE and Vanilla, no difference found: -0.30 nats, 6 examples")
+    (chance,) = findings_of({"vanilla": [1, 0] * 10, "pine": [0, 1] * 9 + [0, 0]})
+    start = "PINE and Vanilla, no difference found: -5.0 percentage points (interval -"
+    assert chance.startswith(start) and ", 20 examples" in chance
+    (undecided,) = findings_of({"vanilla": [1] * 6, "pine": [0] * 6})
+    assert undecided.startswith("PINE and Vanilla, undecided: -100 percentage points (interval -100 to -")
+
+
+def test_difference_without_zero_names_its_direction() -> None:
+    scores = {"vanilla": [0] * 20, "nia": [1] * 20, "pcw": [1, 0] * 10, "sp": [0] * 20, "pine": [1, 0] * 10}
+    vanilla, nia, equal, above = findings_of(scores)
+    assert vanilla.startswith("PINE is higher than Vanilla: +50 percentage points (interval +")
+    assert nia.startswith("PINE is lower than NIA: -50 percentage points (interval -")
+    assert equal == "PINE, no difference found to: PCW" and above.startswith("PINE, higher than: SP")
 
 
 def cells_of(table: Table) -> list[str]:
@@ -215,6 +290,6 @@ def test_report_refuses_folders_and_files(tmp_path: Path, pine: Run) -> None:
         read_molecule_report(file)
     file.write_text(molecule_json(), encoding="utf-8")  # needs no run
     headings = [part.heading for part in report_parts([], molecules=[read_molecule_report(file)])]
-    assert headings == [task_label("molecule_generation"), "The paper's own numbers (other models)"]
+    assert headings == ["Key findings", task_label("molecule_generation"), PAPER_NUMBERS]
     write_run(tmp_path / "run", QA, [*qa_records()])
     assert pine("report", tmp_path / "run", "--output-dir", file / "report").status == BAD_INPUT
