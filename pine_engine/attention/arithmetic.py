@@ -15,6 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from pine_engine.attention.blocks import BlockLayout
 from pine_engine.methods.table import ImportanceKind
 from pine_engine.network.batch_invariant_ops import invariant_linear
+from pine_engine.network.batched_gemm import batched_gemm
 from pine_engine.network.layer_progress import add_flop
 from pine_engine.network.registration import AttentionParams
 from pine_engine.network.rope import from_pairs
@@ -60,20 +61,14 @@ def causal_tail(
     num_queries, num_keys = query.shape[1], key.shape[1]
     if num_queries == 0:  # empty prefix
         return torch.empty_like(query)
-    # Fused attention supports neither softcap nor weighting by scores. For a single query on the CPU it
-    # depends on the number of threads, and takes five times as long in half precision.
-    is_weighted_by_scores = scoring.adaptive is not None or scoring.calibrated is not None
-    is_plain = scoring.softcap is None and scoring.sinks is None and not is_weighted_by_scores
-    can_fuse = is_plain and (num_queries > 1 or query.device.type != "cpu")
-    if kernels and not is_weighted_by_scores:
+    if kernels and scoring.adaptive is None and scoring.calibrated is None:
         add_flop(4 * query.numel() * num_keys)
         output: Tensor = kernels.attend(query, key, value.to(query.dtype), scoring, bias)
         return output
-    attend = _fused if can_fuse else _weighted
-    if num_queries == num_keys and can_fuse and bias is None:
+    if num_queries == num_keys and _can_fuse(query, scoring) and bias is None:
         return _fused_square(query, key, value, scoring)
     if num_queries == 1:
-        return attend(query, key, value, tail_mask(query, num_keys, bias), scoring)
+        return _attend(query, key, value, tail_mask(query, num_keys, bias), scoring)
     if later is None:
         later = tail_mask(query[:, :QUERY_CHUNK], num_keys)
     outputs = []
@@ -81,7 +76,7 @@ def causal_tail(
         chunk = query[:, first : first + QUERY_CHUNK]
         visible = num_keys - num_queries + first + chunk.shape[1]
         mask = tail_mask(chunk, visible, bias, later)
-        outputs.append(attend(chunk, key[:, :visible], value[:, :visible], mask, scoring))
+        outputs.append(_attend(chunk, key[:, :visible], value[:, :visible], mask, scoring))
         add_flop(4 * chunk.numel() * visible)
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
 
@@ -94,14 +89,29 @@ def scattered_rows(
     Shape:
         value: as key. Returns: (H, Q, d).
     """
-    attend = _fused if scoring.softcap is None and scoring.sinks is None else _weighted
     outputs = [torch.empty_like(query[:, :0])]
     for first in range(0, query.shape[1], QUERY_CHUNK):
         chunk, place = query[:, first : first + QUERY_CHUNK], places[first : first + QUERY_CHUNK]
         is_later = torch.arange(key.shape[1], device=key.device) > place[:, None]
         mask = chunk.new_zeros(is_later.shape).masked_fill_(is_later, NEGATIVE_INFINITY)
-        outputs.append(attend(chunk, key, value, mask, scoring))
+        outputs.append(_attend(chunk, key, value, mask, scoring))
     return torch.cat(outputs, dim=1)
+
+
+def _can_fuse(query: Tensor, scoring: AttentionParams) -> bool:
+    """Check whether fused attention can compute queries (H, Q, d)."""
+    # It supports neither softcap nor weighting by scores. For a single query on the CPU it depends on the
+    # number of threads, and takes five times as long in half precision.
+    is_weighted_by_scores = scoring.adaptive is not None or scoring.calibrated is not None
+    is_plain = scoring.softcap is None and scoring.sinks is None and not is_weighted_by_scores
+    return is_plain and (query.shape[1] > 1 or query.device.type != "cpu")
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scoring: AttentionParams
+) -> Tensor:
+    attend = _fused if _can_fuse(query, scoring) else _weighted
+    return attend(query, key, value, mask, scoring)
 
 
 def _fused_square(query: Tensor, key: Tensor, value: Tensor, scoring: AttentionParams) -> Tensor:
@@ -131,7 +141,7 @@ def _weighted(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scoring: AttentionParams
 ) -> Tensor:
     weights = attention_weights(query, key, scoring, mask)
-    summed = weights.view(key.shape[0], -1, key.shape[1]) @ value.to(weights.dtype)
+    summed = batched_gemm(weights.view(key.shape[0], -1, key.shape[1]), value.to(weights.dtype))
     return summed.to(query.dtype).view_as(query)
 
 
@@ -139,7 +149,7 @@ def attention_weights(query: Tensor, key: Tensor, scoring: AttentionParams, mask
     """Return softmax weights (H, Q, K) in float32 or more; `mask` (Q, K) or (1, K) is added to the scores."""
     dtype = torch.promote_types(query.dtype, torch.float32)
     rows = query.reshape(key.shape[0], -1, query.shape[-1]).to(dtype)
-    scores = rows @ key.to(dtype).mT * scoring.scale
+    scores = batched_gemm(rows, key.to(dtype).mT) * scoring.scale
     if adaptive := scoring.adaptive:
         scores[..., adaptive.first : adaptive.end] /= adaptive.temperature
     scores = cap(scores, scoring.softcap)
@@ -345,7 +355,7 @@ def rank_for_suffix(
         query: (H, Q, d), before RoPE, scaled. unrotated_keys: (G, P, d). padding: see padding_bias.
     """
     rows = query.reshape(unrotated_keys.shape[0], -1, query.shape[-1])
-    scores = rows @ unrotated_keys.mT
+    scores = batched_gemm(rows, unrotated_keys.mT)
     weights = softmax(scores if padding is None else scores.add_(padding), sinks, len(query))
     importance = per_length(reduce_by_document(weights, blocks, kind), blocks, kind)
     importance = importance.view(*query.shape[:2], -1)
@@ -389,10 +399,10 @@ def suffix_weights(
     document = slot = 0
     for keys in document_keys:
         last, end = document + keys.shape[1], slot + keys.shape[1] * keys.shape[2]
-        part = by_document[:, document:last] @ keys.mT
+        part = batched_gemm(by_document[:, document:last], keys.mT)
         scores[..., slot:end].unflatten(-1, keys.shape[1:3]).copy_(part.transpose(1, 2))
         document, slot = last, end
-    scores[..., slot:] = query.reshape(num_kv_heads, -1, head_dim) @ tail_keys.mT
+    scores[..., slot:] = batched_gemm(query.reshape(num_kv_heads, -1, head_dim), tail_keys.mT)
     scores = cap(scores, scoring.softcap).view(num_heads, num_queries, -1)
     if padding is not None:
         scores[..., :num_slots] += padding
@@ -406,5 +416,6 @@ def apply_weights(weights: Tensor, document_values: Tensor, tail_values: Tensor)
     """Return the sum (H, Q, d) of values (G, P, d) and (G, K, d), weighted as in suffix_weights."""
     num_kv_heads, num_slots, head_dim = document_values.shape
     rows = weights.view(num_kv_heads, -1, weights.shape[-1])
-    to_tail = rows[..., num_slots:] @ tail_values
-    return torch.baddbmm(to_tail, rows[..., :num_slots], document_values).view(*weights.shape[:2], head_dim)
+    to_tail = batched_gemm(rows[..., num_slots:], tail_values)
+    summed = batched_gemm(rows[..., :num_slots], document_values, to_tail)
+    return summed.view(*weights.shape[:2], head_dim)

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from pine_engine.attention.kv_cache import BatchedKVCache, LayerCache
 from pine_engine.attention.state import SequenceState, strategy_on
-from pine_engine.network.batch_invariant_ops import decode_attention_threads
+from pine_engine.network.batched_gemm import decode_attention_threads
 from pine_engine.network.layer_progress import LAYER_PROGRESS, LayerProgress
 from pine_engine.network.registration import Attend, AttentionParams, LayerInput
 from pine_engine.network.thread_tuner import OnLayer, torch_num_threads

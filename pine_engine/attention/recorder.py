@@ -16,6 +16,7 @@ from pine_engine.attention.blocks import BlockLayout
 from pine_engine.attention.kv_cache import heads_of
 from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, Trace, TraceConfig
 from pine_engine.methods.plan import MASKED, AttentionPlan
+from pine_engine.network.batched_gemm import batched_gemm
 from pine_engine.network.registration import AttentionParams, LayerInput
 
 
@@ -29,7 +30,8 @@ class StoredKeys:
 
     def shares(self, weights: Tensor) -> Tensor:
         """Sum weights (H, Q, K or less) by segment, (H, Q, 1 + D + 1): prefix, documents, suffix."""
-        return weights @ self._segments[: weights.shape[-1]].to(weights.dtype)
+        segments = self._segments[: weights.shape[-1]].to(weights.dtype)
+        return batched_gemm(weights.flatten(0, 1), segments).unflatten(0, weights.shape[:2])
 
     @cached_property
     def _segments(self) -> Tensor:

@@ -41,9 +41,6 @@ PROBE_WEIGHT_SHAPES = ((576, 1536), (1536, 576), (333, 100))
 PROBE_BATCH_SIZES = (*range(2, 18), 36, 64, 109, 160)
 """GEMMs that test batch invariance of torch: shapes (out, in) of weights, and batch sizes."""
 
-PROBE_KEYS, PROBE_SEQUENCES = (17, 100, 700), (1, 2, 3, 4)
-"""Batched GEMMs that test decode attention: numbers of keys, and of sequences in the batch."""
-
 HAS_ONEDNN: bool = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 Forward = Callable[..., Any]
@@ -101,52 +98,6 @@ def native_gemm_is_batch_invariant(dtype: torch.dtype, threads: int) -> bool:
             with torch_num_threads(num_threads):
                 result = functional.linear(rows[-batch_size:].clone(), weight)
             if not torch.equal(result, expected[-batch_size:]):
-                return False
-    return True
-
-
-def decode_attention_threads(query: Tensor, key: Tensor) -> int | None:
-    """Return 1 if all threads would make a sequence of a decode step depend on the others; else None.
-
-    Shape:
-        query: (B, H, Q, head_dim). key: (B, G, Q, head_dim). Q > 1 is no decode step.
-    """
-    threads = torch.get_num_threads()
-    if threads == 1 or query.shape[2] > 1 or query.device.type != "cpu":
-        return None
-    dtype = torch.promote_types(query.dtype, torch.float32)
-    num_kv_heads = key.shape[1]
-    shape = (num_kv_heads, query.shape[1] // num_kv_heads, query.shape[3])
-    return None if _batched_gemm_is_invariant(*shape, dtype, threads) else 1
-
-
-@cache
-def _batched_gemm_is_invariant(
-    num_kv_heads: int, num_queries: int, head_dim: int, dtype: torch.dtype, threads: int
-) -> bool:
-    """Check whether the batched GEMMs of decode attention are bitwise identical in every batch.
-
-    MKL splits a GEMM between threads if a batch has fewer GEMMs than threads. The affected shapes differ
-    between processors. `num_queries` is per key head, and `num_kv_heads` per sequence.
-    """
-    generator = torch.Generator().manual_seed(0)
-    num_heads = num_kv_heads * max(PROBE_SEQUENCES)
-    query = torch.randn(num_heads, num_queries, head_dim, generator=generator, dtype=dtype)
-    vectors = torch.randn(num_heads, max(PROBE_KEYS), head_dim, generator=generator, dtype=dtype)
-
-    def attend(num_keys: int, heads: int) -> tuple[Tensor, Tensor, Tensor]:
-        keys = vectors[:heads, :num_keys]
-        scores = query[:heads] @ keys.mT
-        weighted = scores @ keys
-        return scores, weighted, torch.baddbmm(weighted, scores, keys)
-
-    for num_keys in PROBE_KEYS:
-        with torch_num_threads(1):
-            expected = attend(num_keys, num_heads)
-        for heads in (num_kv_heads * num_sequences for num_sequences in PROBE_SEQUENCES):
-            with torch_num_threads(threads):
-                results = attend(num_keys, heads)
-            if not all(torch.equal(one, whole[:heads]) for one, whole in zip(results, expected, strict=True)):
                 return False
     return True
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pine_engine import Engine, Trace
-from pine_engine.attention import forward
+from pine_engine.attention import arithmetic, forward
 from pine_engine.benchmark.shapes import DEMANDING, load_engine, synthetic_model
 from pine_engine.invariance import kernel_checks, selftest
 from pine_engine.invariance.kernel_checks import GEMM_ROWS, Check
@@ -84,13 +84,30 @@ def test_check_batch_neighbors_batch_dependent_layer_fails(engine: Engine) -> No
     assert check.found.count(" (up to ") == 2
 
 
-@pytest.mark.parametrize("shape", ["seven-queries", "unaligned-heads"])
-def test_check_stacking_needs_invariant_attention(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with torch_num_threads(2):
-        check = selftest.check_stacking(load_engine(f"random:{shape}"))
-        assert check.holds and "1, 2 threads" in check.found
-        monkeypatch.setattr(forward, "decode_attention_threads", lambda *_: None)
-        monkeypatch.setattr(rope, "ALIGNED_DIMS", 1)
+def unpadded_gemm(rows: Tensor, columns: Tensor, added: Tensor | float = 0) -> Tensor:
+    return rows @ columns + added
+
+
+@pytest.mark.parametrize(
+    ("shape", "threads", "broken"),
+    [
+        ("seven-queries", 2, {forward: {"decode_attention_threads": lambda *_: None}}),
+        ("seven-queries", 1, {arithmetic: {"batched_gemm": unpadded_gemm}}),  # a single column
+        (  # a single row of a head that begins at any address
+            "unaligned-heads",
+            2,
+            {arithmetic: {"batched_gemm": unpadded_gemm}, rope: {"ALIGNED_DIMS": 1}},
+        ),
+    ],
+)
+def test_check_stacking_needs_invariant_attention(
+    shape: str, threads: int, broken: dict[Any, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with torch_num_threads(threads):
+        assert selftest.check_stacking(load_engine(f"random:{shape}")).holds
+        for module, names in broken.items():
+            for name, value in names.items():
+                monkeypatch.setattr(module, name, value)
         assert not selftest.check_stacking(load_engine(f"random:{shape}")).holds
 
 

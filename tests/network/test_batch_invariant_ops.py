@@ -199,19 +199,3 @@ def test_in_place_function_stays_in_place() -> None:
     with ops.BatchInvariantMode():
         result = functional.silu(values, inplace=True)
     assert result is values and torch.equal(values, expected)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3, 8])
-def test_decode_attention_threads_keep_bitwise_identity(threads: int) -> None:
-    for num_kv_heads, group, head_dim in ((1, 4, 16), (1, 7, 64), (2, 5, 20), (3, 3, 64)):
-        query, key = normal(4 * num_kv_heads, group, head_dim), normal(4 * num_kv_heads, 333, head_dim)
-        with torch_num_threads(1):
-            expected = query @ key.mT
-        with torch_num_threads(threads):
-            shape = (1, num_kv_heads * group, 1, head_dim)
-            used = ops.decode_attention_threads(torch.empty(shape), torch.empty(1, num_kv_heads, 1, head_dim))
-            for heads in range(num_kv_heads, 4 * num_kv_heads + 1, num_kv_heads):
-                with torch_num_threads(used):
-                    assert torch.equal(query[:heads] @ key[:heads].mT, expected[:heads])
-        with torch_num_threads(threads):  # a prefill keeps them
-            assert ops.decode_attention_threads(torch.empty(1, 7, 5, 64), torch.empty(1, 1, 5, 64)) is None
