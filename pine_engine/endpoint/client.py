@@ -3,18 +3,20 @@
 import asyncio
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import islice, product
-from textwrap import shorten
+from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from pine_engine.endpoint import ENDPOINT
-from pine_engine.endpoint.replies import UNREADABLE, Reply, read_completion
-from pine_engine.endpoint.text_layout import TextTokenizer, as_text
+from pine_engine.endpoint.failures import LIMIT, RefusalError, failure_of, refuses_limit
+from pine_engine.endpoint.replies import Reply, parse_completion
+from pine_engine.endpoint.sending import Outcome, Sending
+from pine_engine.endpoint.text_layout import TextTokenizer, as_text, harmless
 from pine_engine.engine.reordering import FirstPass, reorder_documents
-from pine_engine.errors import EndpointError, InputError, import_extra, one_line
+from pine_engine.errors import EndpointError, InputError, import_extra
 from pine_engine.methods.table import METHODS, Method, Requirement, default_methods, get_methods
 from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.layout import TokenLayout, tokenize, tokenize_text
@@ -27,11 +29,12 @@ if TYPE_CHECKING:
 SEED = 0  # of every request
 NUM_ALTERNATIVES = 20  # maximum number of likely tokens in a request of the OpenAI API
 MAX_RETRIES = 4  # of a request after a lost connection, a rate limit or an error of the server
-TIMEOUT_S = 600.0  # seconds without a byte of the answer
-POLL_S = 0.1  # seconds between two checks whether the run was stopped
+TIMEOUT_S = 600.0  # seconds of a request, with its retries
+CONNECT_S = 30.0  # seconds to connect
 BYTES_PER_TOKEN = 4  # of English text, for estimates
-MAX_MESSAGE = 200  # characters of a message of the server that are quoted
 NO_KEY = "none"  # sent to servers that need no key
+LIMIT_OF_REASONING = "max_completion_tokens"  # in place of LIMIT
+REQUIRED = ("model", "messages", "prompt")  # fields that a request cannot lack
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,34 +86,45 @@ class Endpoint:
             model: Name of the model on the server.
             api_key: Key, which is sent to the server and stored nowhere. Default: none.
             max_concurrency: Maximum number of requests at the same time.
-            extra_body: Further fields of each request, such as {"repeat_penalty": 1.0}.
+            extra_body: Further fields of each request, such as {"repeat_penalty": 1.0}. None leaves a field
+                out, such as {"temperature": None} for models that refuse it.
             model_ref: Name of the address in messages and records. Default: url.
 
         Raises:
-            InputError: For an address that is not one of the web, or that contains a password or a query.
+            InputError: For an address that is not one of the web, or that contains a password or a query; for
+                a field that no request can lack.
         """
         self._openai: Any = import_extra("openai", "openai")
-        import httpx  # a dependency of openai
+        import httpx2  # a dependency of openai
 
         try:
-            parts = httpx.URL(url)
-        except httpx.InvalidURL:
-            parts = httpx.URL()
+            parts = httpx2.URL(url)
+        except httpx2.InvalidURL:
+            parts = httpx2.URL()
         if parts.scheme not in ("http", "https") or not parts.host:
             expected = "expected one such as http://127.0.0.1:8000/v1"
             raise InputError(f"invalid endpoint: got {url!r:.80}, {expected}", field="endpoint")
         if parts.userinfo or parts.query or parts.fragment:
             message = "invalid endpoint: the address contains a user, a password or a query"
             raise InputError(f"{message}; give the key in OPENAI_API_KEY", field="endpoint")
+        if removed := [name for name in REQUIRED if extra_body and name in extra_body]:
+            message = f"invalid extra body: {removed[0]} is the field of a request that is measured"
+            raise InputError(f"{message}. Remove it from the extra body.", field="extra_body")
         self._url = url.rstrip("/")
         self.model_ref = model_ref or self._url
         self.model_name = model
         self.max_concurrency = max_concurrency
         self.extra_body = dict(extra_body or {})
         self._api_key = api_key or NO_KEY
+        self._limit = [LIMIT]  # field of the maximum length that the server accepts; shared by copies
 
     def __repr__(self) -> str:
         return f"Endpoint({self.model_ref}, {self.model_name})"
+
+    @property
+    def is_greedy(self) -> bool:
+        """True if every request has temperature 0, without which answers are sampled."""
+        return bool(self.extra_body.get("temperature", 0) == 0)
 
     def tokenize(self, prompt: Prompt) -> TokenLayout:
         """Return a prompt as bytes, and as control tokens that begin its messages."""
@@ -164,114 +178,124 @@ class Endpoint:
     ) -> Generator[tuple[TextRequest, Reply], None, None]:
         """Yield the requests with their replies, in the order in which they arrive.
 
-        At most `max_concurrency` requests are active; closing the generator cancels them.
+        At most `max_concurrency` requests are active; closing the generator cancels them. A refused request
+        has a reply with an error, unless the server refuses a harmless prompt, too. After a failure of all
+        requests, the answers to the active ones are yielded before it is raised.
 
         Args:
             requests: Requests, which are taken when they can be sent.
             check: Called several times per second; an exception stops the requests.
 
         Raises:
-            EndpointError: The server cannot be reached, or does not answer as the OpenAI API does.
+            EndpointError: The server cannot be reached, refuses all requests, or does not answer as the
+                OpenAI API does.
         """
-        remaining = iter(requests)
-        active: dict[asyncio.Task[Reply], TextRequest] = {}
-        with asyncio.Runner() as runner, ExitStack() as closing:
-            client = self._openai.AsyncOpenAI(
-                base_url=self._url, api_key=self._api_key, max_retries=MAX_RETRIES, timeout=TIMEOUT_S
-            )
-            closing.callback(lambda: runner.run(_cancel(active, client)))
-            loop = runner.get_loop()
-            while True:
-                for request in islice(remaining, self.max_concurrency - len(active)):
-                    active[loop.create_task(self._answer(client, request))] = request
-                if not active:
-                    return
-                check()
-                done, _ = runner.run(_wait(active))
-                for task in done:
-                    yield active.pop(task), task.result()
+        with Sending(self.model_ref, self._client(), self._answer, self._probe, check) as sending:
+            for request, outcome in sending.outcomes(requests, self.max_concurrency):
+                yield request, Reply(error=str(outcome)) if isinstance(outcome, RefusalError) else outcome
 
-    async def _answer(self, client: "openai.AsyncOpenAI", request: TextRequest) -> Reply:
-        """Return the reply to a request, which is sent again if it is repeated."""
+    def _client(self) -> "openai.AsyncOpenAI":
+        import httpx2
+
+        from pine_engine.endpoint.transport import limit_response
+
+        hook = partial(limit_response, names_target=self.model_ref == self._url)
+        client: openai.AsyncOpenAI = self._openai.AsyncOpenAI(
+            base_url=self._url,
+            api_key=self._api_key,
+            max_retries=MAX_RETRIES,
+            timeout=httpx2.Timeout(TIMEOUT_S, connect=min(CONNECT_S, TIMEOUT_S)),
+            default_headers={"Accept-Encoding": "identity"},
+            http_client=self._openai.DefaultAsyncHttpxClient(event_hooks={"response": [hook]}),
+        )
+        return client
+
+    async def _answer(self, client: "openai.AsyncOpenAI", request: TextRequest) -> Outcome:
+        """Return the reply to a request, which is sent again if it is repeated; the refusal if it is refused.
+
+        Raises EndpointError for a failure of all requests.
+        """
         try:
             reply = await self._complete(client, request)
-            if not request.is_repeated:
-                return reply
-            again = await self._complete(client, request)
-            return replace(reply, is_repeatable=again.found.text == reply.found.text)
-        except self._openai.OpenAIError as error:
-            problem = self._problem(error)
-            if isinstance(problem, InputError):
-                return Reply(error=str(problem))
-            raise problem from error
-
-    async def _complete(self, client: "openai.AsyncOpenAI", request: TextRequest) -> Reply:
-        """Send one request: a chat, or plain text for a task without chat template."""
-        began = time.perf_counter()
-        prompt = as_text(reorder_documents(request.layout, request.method, _NO_PASS))
-        options: dict[str, Any] = {
-            "model": self.model_name,
-            "max_tokens": request.max_new_tokens,
-            "temperature": 0,
-            "seed": SEED,
-            "extra_body": self.extra_body,
-        }
-        create: Callable[..., Any]
-        if isinstance(prompt, str):
-            create, options["prompt"] = client.completions.create, prompt
-            options |= {"logprobs": NUM_ALTERNATIVES} if request.has_logprobs else {}
-        else:
-            create, options["messages"] = client.chat.completions.create, prompt
-            options |= {"logprobs": True, "top_logprobs": NUM_ALTERNATIVES} if request.has_logprobs else {}
-        try:
-            reply = replace(read_completion(await create(**options)), seconds=time.perf_counter() - began)
-        except UNREADABLE as error:
-            message = f"{self.model_ref} does not answer as the OpenAI API does ({one_line(error)})"
-            advice = "check the address, which usually ends with /v1"
-            raise EndpointError(f"{message}; {advice}", field="endpoint") from error
-        if request.has_logprobs and reply.first_logprobs is None:
-            message = f"{self.model_ref} returned no log-probabilities"
-            raise EndpointError(f"{message}; use generated answers, or another server", field="endpoint")
+        except RefusalError as refusal:
+            return refusal
+        if request.is_repeated:
+            with suppress(EndpointError):  # the answer is kept; the next request has the same failure
+                again = await self._complete(client, request)
+                return replace(reply, is_repeatable=again.found.text == reply.found.text)
         return reply
 
-    def _problem(self, error: Any) -> InputError | EndpointError:
-        """Return an error of the client as a sentence, InputError if it concerns a single prompt."""
-        body = getattr(error, "body", None)
-        stated = str(body.get("message", error) if isinstance(body, dict) else error)
+    async def _probe(self, client: "openai.AsyncOpenAI", request: TextRequest) -> RefusalError | None:
+        """Return the refusal of a harmless prompt in the form of a request, None for an answer.
+
+        Raises EndpointError for a failure of all requests.
+        """
+        try:
+            await self._complete(client, replace(request, layout=harmless(request.layout)))
+        except RefusalError as refusal:
+            return refusal
+        return None
+
+    async def _complete(self, client: "openai.AsyncOpenAI", request: TextRequest) -> Reply:
+        """Send one request. Raises an EndpointError, in whose words the key is masked."""
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                reply = parse_completion(await self._post_with_limit(client, self._fields(request)))
+            if request.has_logprobs and reply.first_logprobs is None:
+                message = "the server returned no log-probabilities"
+                raise RefusalError(f"{message}; use generated answers, or another server")
+            return replace(reply, seconds=time.perf_counter() - began)
+        except RefusalError as refusal:
+            failure: EndpointError = refusal
+        except (self._openai.OpenAIError, TimeoutError, RecursionError) as error:
+            failure = failure_of(
+                error, model_name=self.model_name, max_retries=MAX_RETRIES, timeout_s=TIMEOUT_S
+            )
+        message = str(failure)
         if self._api_key != NO_KEY:  # some servers repeat the key
-            stated = stated.replace(self._api_key, "...")
-        stated = shorten(stated, MAX_MESSAGE, placeholder=" ...")
-        match error:
-            case self._openai.BadRequestError() if "context" in f"{error.code} {stated}".lower():
-                return InputError(f"the prompt is too long for {self.model_name}: {stated}", field="prompt")
-            case self._openai.APITimeoutError():
-                problem = f"did not answer within {TIMEOUT_S:g} s; use a faster server or shorter answers"
-            case self._openai.APIConnectionError():
-                reason = one_line(error.__cause__ or error)
-                problem = f"cannot be reached ({reason}); check that the server runs"
-            case self._openai.AuthenticationError() | self._openai.PermissionDeniedError():
-                problem = f"refuses the key (status {error.status_code}); set OPENAI_API_KEY to a valid one"
-            case self._openai.NotFoundError():
-                advice = "check --model, and the address, which usually ends with /v1"
-                problem = f"has no model {self.model_name!r} (status 404: {stated}); {advice}"
-            case self._openai.RateLimitError():
-                problem = f"still limits the rate after {MAX_RETRIES} retries ({stated}); try again later"
-            case self._openai.APIStatusError():
-                problem = f"refuses a request (status {error.status_code}): {stated}"
-            case _:
-                problem = f"does not answer as the OpenAI API does ({stated})"
-        return EndpointError(f"{self.model_ref} {problem}", field="endpoint")
+            message = message.replace(self._api_key, "...")
+        if isinstance(failure, RefusalError):
+            raise RefusalError(message, status=failure.status, is_timeout=failure.is_timeout) from failure
+        raise EndpointError(f"{self.model_ref} {message}", field=failure.field) from failure
+
+    def _fields(self, request: TextRequest) -> dict[str, Any]:
+        """Return the fields of a request: a chat, or plain text for a task without chat template."""
+        prompt = as_text(reorder_documents(request.layout, request.method, _NO_PASS))
+        limit = {} if self.extra_body.get(LIMIT_OF_REASONING) else {self._limit[0]: request.max_new_tokens}
+        fields = {"model": self.model_name, **limit, "temperature": 0, "seed": SEED}
+        if isinstance(prompt, str):
+            fields |= {"prompt": prompt} | ({"logprobs": NUM_ALTERNATIVES} if request.has_logprobs else {})
+        else:
+            likely = {"logprobs": True, "top_logprobs": NUM_ALTERNATIVES} if request.has_logprobs else {}
+            fields |= {"messages": prompt, **likely}
+        return {name: value for name, value in (fields | self.extra_body).items() if value is not None}
+
+    async def _post_with_limit(self, client: "openai.AsyncOpenAI", fields: dict[str, Any]) -> bytes:
+        """Send a request; once more with max_completion_tokens if the server refuses max_tokens."""
+        try:
+            return await _post(client, fields)
+        except (self._openai.BadRequestError, self._openai.UnprocessableEntityError) as error:
+            if LIMIT not in fields or LIMIT in self.extra_body or not refuses_limit(error):
+                raise
+            renamed = {LIMIT_OF_REASONING if name == LIMIT else name: fields[name] for name in fields}
+            try:
+                body = await _post(client, renamed)
+            except (self._openai.BadRequestError, self._openai.UnprocessableEntityError) as second:
+                raise (error if refuses_limit(second) else second) from None
+            self._limit[0] = LIMIT_OF_REASONING
+            return body
 
 
-async def _cancel(tasks: Iterable[asyncio.Task[Reply]], client: "openai.AsyncOpenAI") -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    await client.close()
-
-
-async def _wait(tasks: Iterable[asyncio.Task[Reply]]) -> tuple[set[asyncio.Task[Reply]], Any]:
-    return await asyncio.wait(tasks, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
+async def _post(client: "openai.AsyncOpenAI", fields: dict[str, Any]) -> bytes:
+    """Return the body of the response to a request with these fields."""
+    places: dict[str, Any] = {"prompt": client.completions, "messages": client.chat.completions}
+    ((name, place),) = ((name, place) for name, place in places.items() if name in fields)
+    required = {key: fields[key] for key in ("model", name)}
+    others = {key: value for key, value in fields.items() if key not in required}
+    response = await place.with_raw_response.create(**required, extra_body=others)
+    content: bytes = response.http_response.content
+    return content
 
 
 def _run_no_pass(*_: Any) -> Any:

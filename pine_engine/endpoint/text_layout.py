@@ -11,6 +11,8 @@ from pine_engine.prompts.layout import TokenLayout
 
 ROLES = ("system", "user", "assistant")
 
+HARMLESS = b"Hello"  # in place of each message
+
 _FIRST_ROLE = 256  # ids from here on begin a message of each role; smaller ones are bytes
 
 
@@ -43,3 +45,13 @@ def as_text(layout: TokenLayout) -> str | list[dict[str, str]]:
         {"role": ROLES[ids[start] - _FIRST_ROLE], "content": bytes(ids[start + 1 : end]).decode()}
         for start, end in pairwise(starts)
     ]
+
+
+def harmless(layout: TokenLayout) -> TokenLayout:
+    """Return a prompt of the same form whose messages are HARMLESS, which no filter of prompts refuses."""
+    roles, text = [token for token in layout.ids if token >= _FIRST_ROLE], tuple(HARMLESS)
+    if not roles:
+        return TokenLayout((), (text,), tuple(b"."))
+    *messages, begin_answer = roles
+    ids = [token for role in messages for token in (role, *text)]
+    return TokenLayout(tuple(ids[: -len(text)]), (text,), (begin_answer,))

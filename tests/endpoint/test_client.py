@@ -1,108 +1,33 @@
 """Client of a scripted server: requests, limits, repeats, and one sentence for each kind of failure."""
 
-import asyncio
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
-from openai.types import Completion
-from openai.types.chat import ChatCompletion
-from starlette.applications import Starlette
-from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
 
 from pine_engine import METHODS, TASKS, InputError, Prompt
 from pine_engine.endpoint import client as client_module
 from pine_engine.endpoint.client import Endpoint, TextRequest, describe_requests
-from pine_engine.endpoint.replies import UNREADABLE, Reply, read_completion
+from pine_engine.endpoint.failures import RefusalError
+from pine_engine.endpoint.replies import parse_completion
 from pine_engine.endpoint.text_layout import TextTokenizer
 from pine_engine.errors import Cancelled, EndpointError
-from tests.support.api_server import running_app
+from tests.support.scripted_endpoint import (
+    KEY,
+    PROMPT,
+    ScriptedServer,
+    answer,
+    failure,
+    reply_to,
+    request_of,
+)
 
-KEY = "sk-secret"
-PROMPT = Prompt("", ["b", "a"], "?")
 CHAT = TASKS["retrieval_qa"].prompt(TextTokenizer(), question="Who?", documents=["b", "a"])
-USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
-
-
-def answer(text: str = "x", logprobs: dict[str, float] | None = None, **fields: str) -> dict[str, Any]:
-    """Return the parts of a completion. logprobs: of the likely first tokens; fields: of the message."""
-    return {"text": text, "logprobs": logprobs, "fields": fields}
-
-
-def completion(
-    body: dict[str, Any], text: str, logprobs: dict[str, float] | None, fields: dict[str, str]
-) -> dict[str, Any]:
-    """Return a completion of the kind of a request."""
-    kept: dict[str, Any] | None = None
-    if "prompt" in body:
-        kept = None if logprobs is None else {"top_logprobs": [logprobs] if logprobs else []}
-        choice: dict[str, Any] = {"text": text, **fields}
-    else:
-        tops = [{"token": token, "logprob": value} for token, value in (logprobs or {}).items()]
-        content = [{**tops[0], "top_logprobs": tops}] if tops else []
-        kept = None if logprobs is None else {"content": content}
-        choice = {"message": {"role": "assistant", "content": text, **fields}}
-    choices = [{"index": 0, "finish_reason": "length", "logprobs": kept, **choice}]
-    return {"id": "1", "object": "", "created": 0, "model": "m", "choices": choices, "usage": USAGE}
-
-
-def failure(status: int, message: str, code: str = "") -> Response:
-    return JSONResponse({"error": {"message": message, "code": code}}, status)
-
-
-class ScriptedServer:
-    """Server whose answers are those of `respond`; it keeps the requests."""
-
-    def __init__(self) -> None:
-        self.bodies: list[dict[str, Any]] = []
-        self.keys: list[str] = []
-        self.respond: Callable[[dict[str, Any]], Any] = lambda _: answer()
-        self.active = self.most_active = 0
-        self.seconds = 0.0
-        routes = [
-            Route(path, self.handle, methods=["POST"]) for path in ("/v1/chat/completions", "/v1/completions")
-        ]
-        self.app = Starlette(routes=routes)
-
-    async def handle(self, request: Request) -> Response:
-        body = await request.json()
-        self.bodies.append(body)
-        self.keys.append(request.headers["authorization"])
-        self.active += 1
-        self.most_active = max(self.active, self.most_active)
-        await asyncio.sleep(self.seconds)
-        self.active -= 1
-        found = self.respond(body)
-        return found if isinstance(found, Response) else JSONResponse(completion(body, **found))
-
-
-@pytest.fixture
-def server() -> ScriptedServer:
-    return ScriptedServer()
-
-
-@pytest.fixture
-def endpoint(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
-    monkeypatch.setattr(client_module, "MAX_RETRIES", 0)
-    with running_app(server.app) as address:
-        yield Endpoint(f"{address}/v1", "m", api_key=KEY, max_concurrency=3)
-
-
-def request_of(
-    endpoint: Endpoint, method: str = "vanilla", prompt: Prompt = PROMPT, **options: Any
-) -> TextRequest:
-    return TextRequest(endpoint.tokenize(prompt), METHODS[method], 5, **options)
-
-
-def reply_to(endpoint: Endpoint, **options: Any) -> Reply:
-    ((_, reply),) = endpoint.send([request_of(endpoint, **options)])
-    return reply
 
 
 def test_request_is_greedy_and_has_key_and_extra_fields(server: ScriptedServer, endpoint: Endpoint) -> None:
@@ -195,11 +120,11 @@ CHOICES: Any = st.fixed_dictionaries(
 COUNTS: Any = JUNK | st.fixed_dictionaries({}, optional={"completion_tokens": JUNK, "prompt_tokens": JUNK})
 
 
-@given(st.sampled_from([ChatCompletion, Completion]), st.lists(JUNK | CHOICES, max_size=2), COUNTS)
-def test_junk_is_a_reply_or_refused(kind: Any, choices: list[Any], usage: Any) -> None:
-    completion = kind.construct(choices=choices, usage=usage)  # as the client does, without a check
-    with suppress(*UNREADABLE):
-        reply = read_completion(completion)
+@given(st.lists(JUNK | CHOICES, max_size=2), COUNTS, JUNK)
+def test_junk_is_a_reply_or_refused(choices: list[Any], usage: Any, error: Any) -> None:
+    completion = {"choices": choices, "usage": usage, "error": error}
+    with suppress(RefusalError):
+        reply = parse_completion(json.dumps(completion).encode())
         assert isinstance(reply.found.text, str) and isinstance(reply.found.thinking, str)
         assert isinstance(reply.num_tokens, int) and isinstance(reply.num_prompt_tokens, int)
 
@@ -231,12 +156,131 @@ def test_failure_is_one_sentence_without_the_key(
     assert KEY not in message and "\n" not in message
 
 
-def test_long_prompt_fails_alone(server: ScriptedServer, endpoint: Endpoint) -> None:
-    replies = iter([failure(400, "too long", "context_length_exceeded"), answer()])
+REFUSALS = [
+    (failure(400, "flagged as violence", "content_filter"), "flagged as violence"),
+    (failure(400, "too long", "context_length_exceeded"), "too long for m: too long"),
+    (failure(403, "flagged by moderation"), "flagged by moderation"),
+    (JSONResponse({"detail": "不允许"}, 422), "不允许"),
+    (failure(413, "large"), "too long"),
+    (failure(500, "crashed"), "crashed"),
+    (JSONResponse({"error": {"code": 502, "message": "no provider"}}), "no provider"),
+    (Response(b'{"error": "\\ud800 broken"}', media_type="application/json"), "? broken"),
+    (JSONResponse({"choices": [{"error": {"message": "upstream"}, "text": ""}]}), "upstream"),
+    (answer("Some") | {"finish_reason": "content_filter"}, "content_filter"),
+    (answer("", refusal="I cannot help."), "I cannot help."),
+]
+
+
+@pytest.mark.parametrize(("response", "words"), REFUSALS)
+@pytest.mark.parametrize("place", range(3))
+def test_refusal_belongs_to_its_request(
+    server: ScriptedServer, endpoint: Endpoint, response: Any, words: str, place: int
+) -> None:
+    replies = iter([response if number == place else answer(str(number)) for number in range(3)])
     server.respond = lambda _: next(replies)
     endpoint.max_concurrency = 1
-    errors = [reply.error for _, reply in endpoint.send([request_of(endpoint)] * 2)]
-    assert "too long" in errors[0] and not errors[1]
+    found = [reply for _, reply in endpoint.send([request_of(endpoint)] * 3)]
+    assert words in found[place].error and len(server.bodies) == 3
+    others = [reply for index, reply in enumerate(found) if index != place]
+    assert not any(reply.error for reply in others) and all(reply.found.text for reply in others)
+
+
+@pytest.mark.parametrize(("count", "num_probes"), [(1, 1), (4, 1), (12, 2)])
+def test_all_prompts_refused_are_kept_apart_from_parameters(
+    server: ScriptedServer, endpoint: Endpoint, count: int, num_probes: int
+) -> None:
+    prompts: list[str] = []
+
+    def respond(body: dict[str, Any]) -> Any:
+        prompts.append(body["prompt"])
+        return answer() if body["prompt"] == "Hello." else failure(403, "flagged")
+
+    server.respond = respond
+    replies = [reply for _, reply in endpoint.send([request_of(endpoint)] * count)]
+    assert len(replies) == count and all("flagged" in reply.error for reply in replies)
+    assert prompts.count("Hello.") == num_probes
+    server.respond = lambda _: failure(400, "Unsupported value: 'temperature' must be 1")
+    server.bodies.clear()
+    with pytest.raises(EndpointError, match="temperature") as raised:
+        list(endpoint.send([request_of(endpoint)] * 1000))
+    assert '{"temperature": null}' in str(raised.value) and len(server.bodies) < 15
+
+
+def test_probe_has_the_form_of_the_chat(server: ScriptedServer, endpoint: Endpoint) -> None:
+    server.respond = lambda _: failure(400, "no")
+    with pytest.raises(EndpointError):
+        reply_to(endpoint, prompt=CHAT)
+    sent, probe = (body["messages"] for body in server.bodies)
+    assert [one["role"] for one in probe] == [one["role"] for one in sent]
+    assert {one["content"] for one in probe} == {"Hello"}
+
+
+def test_failure_of_all_follows_the_answers_that_arrive(server: ScriptedServer, endpoint: Endpoint) -> None:
+    prompts = [Prompt("", [str(number)], "?") for number in range(9)]
+    requests = [TextRequest(endpoint.tokenize(prompt), METHODS["vanilla"], 5) for prompt in prompts]
+    server.seconds = 0.1
+    server.respond = lambda body: failure(429, "quota") if body["prompt"] == "0?" else answer(body["prompt"])
+    texts = []
+    with pytest.raises(EndpointError, match="quota"):
+        for _, reply in endpoint.send(requests):
+            texts.append(reply.found.text)
+    assert {"1?", "2?"} <= set(texts) and len(texts) < 8
+
+
+def test_refused_repetition_keeps_the_answer(server: ScriptedServer, endpoint: Endpoint) -> None:
+    for refusal in (failure(403, "flagged"), failure(429, "quota")):
+        replies = iter([answer("x"), refusal])
+        server.respond = lambda _, replies=replies: next(replies)
+        reply = reply_to(endpoint, is_repeated=True)
+        assert (reply.found.text, reply.is_repeatable, reply.error) == ("x", None, "")
+
+
+def test_null_removes_a_field(server: ScriptedServer, endpoint: Endpoint) -> None:
+    assert endpoint.is_greedy
+    endpoint.extra_body = {"temperature": None, "seed": None, "max_tokens": None, "top_k": 1}
+    reply_to(endpoint)
+    assert server.bodies == [{"model": "m", "prompt": "ba?", "top_k": 1}]
+    assert not endpoint.is_greedy
+    endpoint.extra_body = {"max_completion_tokens": 9}
+    reply_to(endpoint)
+    assert "max_tokens" not in server.bodies[1] and server.bodies[1]["max_completion_tokens"] == 9
+    with pytest.raises(InputError):
+        Endpoint("http://h/v1", "m", extra_body={"model": None})
+
+
+def reasoning_model(body: dict[str, Any]) -> Any:
+    if "max_tokens" in body:
+        words = "Unsupported parameter: 'max_tokens' is not supported with this model. "
+        return failure(400, f"{words}Use 'max_completion_tokens' instead.", "unsupported_parameter")
+    return answer()
+
+
+def test_limit_of_reasoning_models_is_tried_once(server: ScriptedServer, endpoint: Endpoint) -> None:
+    server.respond, endpoint.max_concurrency = reasoning_model, 1
+    for _ in range(2):
+        assert not any(reply.error for _, reply in endpoint.send([request_of(endpoint)] * 2))
+    limits = ["max_completion_tokens" if "max_completion_tokens" in body else "" for body in server.bodies]
+    assert limits == ["", *["max_completion_tokens"] * 4]
+    assert server.bodies[1]["max_completion_tokens"] == 5 and server.bodies[1]["temperature"] == 0
+
+
+@pytest.mark.parametrize(
+    "words", ["max_tokens is too large: at most 4", "maximum context length; max_tokens"]
+)
+def test_refused_value_of_the_limit_is_not_renamed(
+    server: ScriptedServer, endpoint: Endpoint, words: str
+) -> None:
+    server.respond = lambda _: failure(400, words)
+    with pytest.raises(EndpointError):
+        reply_to(endpoint)
+    assert all("max_completion_tokens" not in body for body in server.bodies)
+
+
+def test_hidden_thinking_that_fills_the_limit_is_unfinished(
+    server: ScriptedServer, endpoint: Endpoint
+) -> None:
+    server.respond = lambda _: answer("")
+    assert reply_to(endpoint, prompt=CHAT).found == ("", "", False)
 
 
 def test_slow_and_missing_servers_are_named(
