@@ -19,6 +19,7 @@ from pine_engine.cli.options import (
     split_names,
 )
 from pine_engine.cli.output import CommandResult
+from pine_engine.errors import InputError
 from pine_engine.methods.table import Method
 from pine_engine.prompts.chat_templates import parse_kwargs
 from pine_engine.prompts.orders import MAX_ORDERS
@@ -86,28 +87,30 @@ def _compare_on_endpoint(
     from pine_engine.endpoint.client import text_requests
 
     planned = [
-        (name, sent)
+        (name, text_request)
         for name, request in requests
-        for sent in text_requests(request.tokenize(endpoint), methods, max_new_tokens)
+        for text_request in text_requests(request.tokenize(endpoint), methods, max_new_tokens)
     ]
-    replies, repeats = send(endpoint, [sent for _, sent in planned])
+    sent = send(endpoint, [request for _, request in planned])
     results: list[dict[str, Any]] = []
-    for name, sent in planned:
-        reply = replies[sent]
+    for name, request in planned:
+        reply = sent.replies[request]
         thinking, text, is_finished = reply.found
-        answer = {"text": text, "tokens": reply.num_tokens, "seconds": reply.seconds}
-        answer |= {"thinking": thinking, "is_finished": is_finished} if thinking else {}
-        results.append({"id": name, "method": sent.method.name, **answer})
+        answer: dict[str, Any] = {"text": text, "tokens": reply.num_tokens, "seconds": reply.seconds}
+        answer |= {"thinking": thinking} if thinking else {}
+        answer |= {"is_finished": is_finished} if thinking or not is_finished else {}
+        if reply.error:
+            answer = {"text": None, "error": reply.error}
+        results.append({"id": name, "method": request.method.name, **answer})
     result = _compared(output.report_header(endpoint), results, has_ids=len(requests) > 1)
-    report = result.report | {"repeated": asdict(repeats)}
-    return result._replace(report=report, notes=[*result.notes, *repeats.notes()])
+    return sent.finish(result, [f"{name}, {request.method.name}" for name, request in planned])
 
 
 def _compared(header: dict[str, Any], results: list[dict[str, Any]], *, has_ids: bool) -> CommandResult:
     """Return report, table and notes of answers."""
     unfinished = sum(not answer.get("is_finished", True) for answer in results)
     notes = [output.unfinished_note(unfinished, len(results))] if unfinished else []
-    hidden = {"thinking", "is_finished", *(() if has_ids else ("id",))}  # in the JSON only
+    hidden = {"thinking", "is_finished", "error", *(() if has_ids else ("id",))}  # in the JSON only
     rows = [{title: value for title, value in answer.items() if title not in hidden} for answer in results]
     return CommandResult(header | {"results": results}, rows, notes)
 
@@ -185,27 +188,49 @@ def _debias_on_endpoint(endpoint: "Endpoint", plan: "DebiasPlan", names: list[st
     from pine_engine.debias.on_endpoint import debias_replies, plan_requests  # imports torch
 
     planned = plan_requests(endpoint, plan)
-    replies, repeats = send(endpoint, [request for each in planned for request in each])
-    results = [
-        debias_replies(plan, index, [replies[request] for request in each])
-        for index, each in enumerate(planned)
-    ]
+    sent = send(endpoint, [request for each in planned for request in each])
+    results: list[pine.DebiasResult | InputError] = []
+    for index, each in enumerate(planned):
+        try:
+            results.append(debias_replies(plan, index, [sent.replies[request] for request in each]))
+        except InputError as error:
+            results.append(error)
     result = _debias_result(output.report_header(endpoint), plan, names, results)
-    return result._replace(report=result.report | {"repeated": asdict(repeats)}, notes=repeats.notes())
+    places = [
+        f"{name}, order {index + 1}"
+        for name, each in zip(names, planned, strict=True)
+        for index in range(len(each))
+    ]
+    return sent.finish(result, places)
 
 
 def _debias_result(
-    report: dict[str, Any], plan: "DebiasPlan", names: list[str], results: "list[pine.DebiasResult]"
+    report: dict[str, Any],
+    plan: "DebiasPlan",
+    names: list[str],
+    results: "Sequence[pine.DebiasResult | InputError]",
 ) -> CommandResult:
-    """Return report and table of the results of each question."""
+    """Return report and table of the results of each question, or of the reason why it has none.
+
+    Raises the reason if no question has a result.
+    """
+    failures = [result for result in results if isinstance(result, InputError)]
+    if failures and len(failures) == len(results):
+        raise failures[0]
     by_file = list(zip(names, results, strict=True))
     report |= {"wrapper": plan.wrapper.name, "base": plan.base, "prompts": plan.num_prompts}
-    report["results"] = [{"file": file, **asdict(result)} for file, result in by_file]
+    report["results"] = [
+        {"file": file, **({"error": str(result)} if isinstance(result, InputError) else asdict(result))}
+        for file, result in by_file
+    ]
     rows = []
     for file, result in by_file:
+        if isinstance(result, InputError):
+            rows.append({"file": file, "answer": f"no result: {result}"})
+            continue
         base_answers = [f"{answer or 'none'} {count}x" for answer, count in result.base_answers.items()]
         scores = [f"{label} {score:.3g}" for label, score in result.scores.items()]
         row = {"file": file, "answer": result.answer or "none", "scores": ", ".join(scores)}
         row[f"{pine.METHODS[plan.base].label} alone"] = ", ".join(base_answers)
         rows.append({title: text for title, text in row.items() if text})  # some wrappers score no labels
-    return CommandResult(report, rows)
+    return CommandResult(report, rows, status=output.FAILED if failures else 0)

@@ -22,13 +22,14 @@ from pine_engine.cli.options import (
     split_names,
 )
 from pine_engine.cli.output import CommandResult
+from pine_engine.endpoint import NOT_GREEDY
 from pine_engine.engine.events import Event
 from pine_engine.errors import Cancelled, EndpointError, InputError, WriteError
 from pine_engine.evaluation import records as stored, shards
 from pine_engine.evaluation.document_orders import AS_IS, ORDERS
 from pine_engine.evaluation.estimates import BASELINE, estimate_tasks
 from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.evaluation.records import Record, Settings, choose, count_repeats
+from pine_engine.evaluation.records import Record, Settings, choose, count_repeats, describe_errors
 from pine_engine.evaluation.report.key_findings import hard_to_detect
 from pine_engine.evaluation.report.runs import MeasuredRun
 from pine_engine.evaluation.report.tables import estimated, metric_rows
@@ -68,6 +69,7 @@ def evaluate(
     max_new_tokens: Limit = None,
     verdict: Verdict = "last",
     recompute: bool = False,
+    retry_errors: bool = False,
     chat_template_kwargs: TemplateKwargs = None,
     shard: str | None = None,
     model: ModelOptions = ModelOptions(),
@@ -91,6 +93,7 @@ def evaluate(
         verdict: Verdict that counts in a text of a judge with several: last, first, or alphabetical, with A
             before B as in FastChat and RewardBench.
         recompute: Also compute records that cannot depend on the document order.
+        retry_errors: Measure records with an error again, such as those of refused requests.
         chat_template_kwargs: Arguments of the chat template, as JSON.
         shard: Part of the examples, i/n, such as 0/4: every n-th example, beginning with example i. Default:
             that of this process under accelerate launch or torchrun, otherwise all examples.
@@ -151,7 +154,7 @@ def evaluate(
         settings = stored.resume_date(output_dir, settings)
         if not endpoint and (finished := _finished(output_dir, settings, model, data)):
             records, missing = _planned(output_dir, reported, settings)
-            if not missing:
+            if not missing and not (retry_errors and describe_errors(records)):
                 is_silent = part.is_launched and part.index
                 return CommandResult({}, []) if is_silent else _summarize(output_dir, finished, records, 0, 0)
         from pine_engine.evaluation.measure import run_evaluation
@@ -169,6 +172,8 @@ def evaluate(
                 stored.write_records(output_dir, part.index) as append,
             ):
                 found = stored.read_records(output_dir)
+                if retry_errors:
+                    found = [record for record in found if not record.error]
                 planned = settings.keys(share)
                 num_done = len(planned.keys() & {record.key for record in found})
                 if not isinstance(engine, pine.Engine) and num_done < len(planned):
@@ -315,16 +320,17 @@ def _summarize(
     output_dir: Path, info: stored.RunInfo, records: list[Record], missing: int, seconds: float
 ) -> CommandResult:
     """Return the summary and notes on errors and on what is missing, which is a failure."""
-    errors = [record.error for record in records if record.error]
     notes, reasons = [], []
-    if errors:
-        notes.append(f"{len(errors)} of {len(records)} records have an error, such as: {errors[0]}")
+    if errors := describe_errors(records):
+        notes.append(f"{errors}; --retry-errors measures them again")
     if unfinished := sum(not record.is_finished for record in records):
         notes.append(output.unfinished_note(unfinished, len(records)))
     if missing:
         reasons.append(f"{missing} records are missing: a process died; run the same command again to resume")
     repeats = count_repeats(records)
     notes += repeats.notes()
+    if not info.is_greedy:
+        notes.append(NOT_GREEDY)
     if info.is_on_endpoint and info.logprobs:
         num_scored = sum(record.choice_logprobs is not None for record in records)
         scored = f"records with the log-probabilities of all choices: {num_scored} of {len(records)}"
@@ -342,7 +348,7 @@ def _summarize(
         "run": info.model_dump(mode="json"),
         "records": len(records),
         "computed": sum(record.was_computed for record in records),
-        "errors": len(errors),
+        "errors": sum(record.error is not None for record in records),
         "missing": missing,
         "repeated": dataclasses.asdict(repeats),
         "wall_s": seconds,

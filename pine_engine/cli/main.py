@@ -150,5 +150,5 @@ def main() -> None:
             if not is_out_of_memory(error):
                 raise
             message = f"not enough memory ({one_line(error)}); use a smaller model or shorter prompts"
-        print(f"pine_engine: {message}", file=sys.stderr)
+        print(output.printable(f"pine_engine: {message}"), file=sys.stderr)
         raise SystemExit(BAD_INPUT) from None

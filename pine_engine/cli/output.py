@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import TextWrapper
@@ -18,6 +19,7 @@ from rich.text import Text
 
 import pine_engine as pine
 from pine_engine.errors import ModelError
+from pine_engine.scheduling.work import format_seconds
 
 if TYPE_CHECKING:  # imports torch
     from pine_engine.endpoint.client import Endpoint
@@ -26,6 +28,14 @@ FAILED = 1  # exit status: a check failed, a result differs, or records are miss
 BAD_INPUT = 2  # exit status: an argument or a file cannot be used
 STOPPED = 130  # exit status: stopped by Ctrl-C, as in shells
 SPEED_PERIOD_S = 600.0  # seconds over which the progress bar averages its speed; one step may take a minute
+
+LINE_PERIOD_S = 10.0  # minimum seconds between two lines of progress away from a terminal
+LINE_SHARE = 0.05  # of the elapsed time, so that a run of hours has some dozen lines
+
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Control characters of ASCII and Latin-1, separators of lines, marks of direction, and surrogates."""
 
 MIN_WRAPPED_WIDTH = 30
 """Minimum width, in characters, of a table column whose texts continue on further lines."""
@@ -42,9 +52,11 @@ def load(model: str | None, dtype: str, device: str, *, needs_tokenizer: bool = 
         raise ModelError(f"{model} has no tokenizer; use it with `bench` and `verify --self-test` only")
     with _bar() as bar:
         task = bar.add_task("loading the model", total=None)
+        lines = ProgressLines(100)
 
         def show(done: float, step: str) -> None:
-            bar.update(task, completed=done, total=1.0, description=step)
+            bar.update(task, completed=done, total=1.0, description=printable(step))
+            lines.show(round(100 * done), step, unit=" %")
 
         engine = load_engine(model, dtype=dtype, device=device, progress=show)
     if engine.invariance_warning:
@@ -54,10 +66,49 @@ def load(model: str | None, dtype: str, device: str, *, needs_tokenizer: bool = 
 
 @contextmanager
 def progress(total: int, done: int = 0) -> Iterator[Callable[..., None]]:
-    """Show a progress bar on a terminal. The yielded function shows a text and advances by one or `steps`."""
+    """Show a progress bar on a terminal, elsewhere a line from time to time.
+
+    The yielded function shows a text and advances by one or `steps`.
+    """
     with _bar(bars.MofNCompleteColumn(), bars.TimeRemainingColumn(), bars.TextColumn("left,")) as bar:
         task = bar.add_task("", total=total, completed=done)
-        yield lambda step, steps=1: bar.update(task, advance=steps, description=step)
+        lines = ProgressLines(total, done)
+
+        def advance(step: str, steps: int = 1) -> None:
+            nonlocal done
+            done += steps
+            bar.update(task, completed=done, description=printable(step))
+            lines.show(done, step)
+
+        yield advance
+
+
+class ProgressLines:
+    """Progress as plain lines on stderr away from a terminal, such as in a log file.
+
+    The first line appears after LINE_PERIOD_S, the others after that time or a share of the elapsed time.
+
+    Args:
+        total: Number of steps, 0 if it is unknown.
+        done: Number of steps that were done before.
+    """
+
+    def __init__(self, total: int, done: int = 0) -> None:
+        self._total, self._before = total, done
+        self._began = self._shown = time.monotonic()
+
+    def show(self, done: int, step: str, unit: str = "") -> None:
+        """Print a line if it is due: the number of done steps, the time left, and the current step."""
+        now = time.monotonic()
+        elapsed = now - self._began
+        if stderr.is_terminal or now - self._shown < max(LINE_PERIOD_S, LINE_SHARE * elapsed):
+            return
+        self._shown = now
+        counted = f"{done} of {self._total}{unit}, " if self._total else ""
+        left = ""
+        if self._before < done < self._total:
+            left = f", about {format_seconds(elapsed / (done - self._before) * (self._total - done))} left"
+        print_note(f"{counted}{format_seconds(elapsed)} elapsed{left}: {step}")
 
 
 def event_text(event: object) -> str:
@@ -106,7 +157,16 @@ def unfinished_note(unfinished: int, total: int) -> str:
 
 def print_note(note: str) -> None:
     """Print one line on stderr."""
-    stderr.print(note, soft_wrap=True, markup=False, highlight=False)
+    stderr.print(printable(note), soft_wrap=True, markup=False, highlight=False)
+
+
+def printable(text: str) -> str:
+    r"""Return a text with its control characters as escapes, such as \x1b, except for line feeds and tabs.
+
+    Texts of models, servers and files pass through this function on their way to a terminal, which control
+    sequences and marks of the writing direction could change.
+    """
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def print_rows(console: Console, rows: Sequence[dict[str, Any]]) -> None:
@@ -165,7 +225,7 @@ def _cell_text(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else printable(str(value))
 
 
 def _bar(*columns: bars.ProgressColumn) -> bars.Progress:
@@ -175,7 +235,7 @@ def _bar(*columns: bars.ProgressColumn) -> bars.Progress:
         bars.BarColumn(),
         *columns,
         bars.TimeElapsedColumn(),
-        bars.TextColumn("{task.description}"),
+        bars.TextColumn("{task.description}", markup=False),
         speed_estimate_period=SPEED_PERIOD_S,
         console=stderr,
         transient=True,

@@ -133,16 +133,18 @@ def _verify_on_endpoint(
         layout = example.comparison().tokenize(endpoint)
         orders = pine.sample_orders(layout.num_documents, num_orders, seed)
         planned.append((example.id, text_requests(layout, methods, max_new_tokens, orders)))
-    replies, repeats = send(endpoint, [request for _, each in planned for request in each])
+    sent = send(endpoint, [request for _, each in planned for request in each])
     entries = []
     for (name, each), method in product(planned, methods):
-        texts = [replies[request].found.text for request in each if request.method == method]
+        found = [sent.replies[request] for request in each if request.method == method]
+        texts = [reply.found.text for reply in found if not reply.error]
         counts = {"orders": len(texts), "num_distinct_answers": len(set(texts))}
-        entries.append({"id": name, "method": method.name, **counts})
+        entries.append({"id": name, "method": method.name, **counts, "refused": len(found) - len(texts)})
     names = [method.name for method in methods]
     result = _verified(output.report_header(endpoint), names, entries, _texts_total)
-    report = result.report | {"repeated": dataclasses.asdict(repeats)}
-    return result._replace(report=report, notes=[*result.notes, *repeats.notes()])
+    return sent.finish(
+        result, [f"{name}, {request.method.name}" for name, each in planned for request in each]
+    )
 
 
 def _verified(
@@ -162,7 +164,10 @@ def _verified(
 
 def _texts_total(method: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
     """Return one method over all examples, by its texts."""
-    return _total(method, entries, all(entry["num_distinct_answers"] == 1 for entry in entries))
+    refused = sum(entry["refused"] for entry in entries)
+    has_changed = any(entry["num_distinct_answers"] > 1 for entry in entries)
+    is_equal = False if has_changed else None if refused else True
+    return _total(method, entries, is_equal, {"refused": refused} if refused else {})
 
 
 def _logits_total(method: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
@@ -177,14 +182,22 @@ def _logits_total(method: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _total(
-    method: str, entries: list[dict[str, Any]], is_equal: bool, logits: Mapping[str, Any] | None = None
+    method: str,
+    entries: list[dict[str, Any]],
+    is_equal: bool | None,
+    others: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the counts of one method; invariance_held is None if it is not order-invariant."""
+    """Return the counts of one method.
+
+    invariance_held is None if the method is not order-invariant, or if refused orders leave it open.
+    """
     return {
         "rows": len(entries),
         "orders": sum(entry["orders"] for entry in entries),
-        "rows_with_one_text": sum(entry["num_distinct_answers"] == 1 for entry in entries),
-        **(logits or {}),
+        "rows_with_one_text": sum(
+            entry["num_distinct_answers"] == 1 and not entry.get("refused") for entry in entries
+        ),
+        **(others or {}),
         "invariance_held": is_equal if METHODS[method].is_order_invariant else None,
     }
 

@@ -51,8 +51,12 @@ def plan_requests(endpoint: Endpoint, plan: DebiasPlan) -> list[list[TextRequest
 def debias_replies(plan: DebiasPlan, index: int, replies: Sequence[Reply]) -> DebiasResult:
     """Return the result of a request from the replies in its orders.
 
-    Raises InputError if a label is none of the likely first tokens.
+    Raises InputError if a request was refused, or a label is none of the likely first tokens.
     """
+    if errors := [reply.error for reply in replies if reply.error]:
+        raise InputError(
+            f"{len(errors)} of {len(replies)} orders have no answer: {errors[0]}", field="prompt"
+        )
     labels, orders = plan.requests[index].labels, plan.orders[index]
     if plan.majority:
         return count_votes(plan.wrapper, labels, orders, [reply.found.text for reply in replies])

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from pine_engine.endpoint import ENDPOINT
+from pine_engine.endpoint import ENDPOINT, is_greedy
 from pine_engine.endpoint.failures import LIMIT, RefusalError, failure_of, refuses_limit
 from pine_engine.endpoint.replies import Reply, parse_completion
 from pine_engine.endpoint.sending import Outcome, Sending
@@ -124,7 +124,14 @@ class Endpoint:
     @property
     def is_greedy(self) -> bool:
         """True if every request has temperature 0, without which answers are sampled."""
-        return bool(self.extra_body.get("temperature", 0) == 0)
+        return is_greedy(self.extra_body)
+
+    @property
+    def sampling(self) -> str:
+        """Temperature of the requests, in words."""
+        temperature = self.extra_body.get("temperature", 0)
+        sent = "temperature not sent" if temperature is None else f"temperature {temperature}"
+        return sent if self.is_greedy else f"{sent}, not greedy"
 
     def tokenize(self, prompt: Prompt) -> TokenLayout:
         """Return a prompt as bytes, and as control tokens that begin its messages."""

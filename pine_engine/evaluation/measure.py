@@ -136,6 +136,7 @@ class ExampleRun:
     ) -> None:
         self._engine, self._example, self._control = engine, example, control
         self._corrections = corrections
+        self._is_greedy = not isinstance(engine, Endpoint) or engine.is_greedy
         self._verdict = settings.verdict
         self._max_new_tokens = settings.max_new_tokens or TASKS[example.task].max_new_tokens
         learning = {name for name, correction in corrections.items() if correction is None}
@@ -209,7 +210,7 @@ class ExampleRun:
 
     def _emit_record(self, method: MeasuredMethod, order: DocumentOrder, **fields: Any) -> None:
         record = blank_record(self._example, method.name, order)
-        self._control.report(record.model_copy(update=fields))
+        self._control.report(record.model_copy(update={"is_greedy": self._is_greedy, **fields}))
 
 
 class _ComputedRun(ExampleRun):

@@ -6,6 +6,7 @@ Settings are the options on which records depend; they are checked without a mod
 import json
 import os
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pine_engine.debias.table import MeasuredMethod, measured_methods
-from pine_engine.endpoint import ENDPOINT
+from pine_engine.endpoint import ENDPOINT, is_greedy
 from pine_engine.endpoint.repeats import Repeats
 from pine_engine.errors import InputError, WriteError
 from pine_engine.evaluation.document_orders import AS_IS, DocumentOrder, check_orders, names_of
@@ -143,6 +144,7 @@ SECTION_OF = {subset: section for section, subset in WEIGHTS}
 SECTIONS = tuple(_TABLES["weights"])
 _SUBSETS = {subset.lower(): subset for subset in SECTION_OF}
 
+MAX_REASONS = 3  # different errors that are quoted
 RUN_FILE = "run.json"
 RENAMED_KEYS = {
     "arrangement": "order_name",
@@ -205,6 +207,7 @@ class Record(BaseModel):
     decode_s: Seconds = 0.0  # share of the decoding steps
     seconds: Seconds = 0.0  # share of all time spent; the sum over records is the time of the run
     was_computed: bool = True  # False if the outcome is that of another order, because it cannot differ
+    is_greedy: Annotated[bool, Field(exclude_if=bool)] = True  # False if an endpoint samples the answers
     # True if an endpoint gave the same answer to a repeated request, None if it was not repeated.
     is_repeatable: Annotated[bool | None, Field(exclude_if=lambda value: value is None)] = None
     error: str | None = None  # reason why there is no result
@@ -246,6 +249,11 @@ class RunInfo(Settings):
     def is_on_endpoint(self) -> bool:
         """True if a server computed the answers; its address is that of the model."""
         return self.platform.device == ENDPOINT
+
+    @property
+    def is_greedy(self) -> bool:
+        """False if the requests to an endpoint have no temperature, or another one than 0."""
+        return is_greedy(self.extra_body)
 
     def differences(self, other: "RunInfo") -> list[str]:
         """Return the settings whose difference keeps the records of two runs apart."""
@@ -296,6 +304,21 @@ def count_repeats(records: Iterable[Record]) -> Repeats:
     # Records of one example can share the request.
     found = {record.example: record.is_repeatable for record in records if record.is_repeatable is not None}
     return Repeats.count(found.values())
+
+
+def describe_errors(records: Sequence[Record]) -> str:
+    """Return the number of records without a result and their reasons in a sentence, "" if all have one."""
+    failed = [record for record in records if record.error]
+    if not failed:
+        return ""
+    counts = Counter(record.error for record in failed)
+    reasons = []
+    for reason, count in counts.most_common(MAX_REASONS):
+        first = next(record for record in failed if record.error == reason)
+        reasons.append(f"{count} such as {first.example} ({first.method}, {first.order_name}): {reason}")
+    others = f"; and {len(counts) - len(reasons)} other reasons" if len(counts) > len(reasons) else ""
+    counted = f"{len(failed)} of {len(records)} records have an error and count in no result"
+    return f"{counted}: {'; '.join(reasons)}{others}"
 
 
 def work_of(records: Sequence[Record]) -> Work:
@@ -489,7 +512,9 @@ def read_records(folder: Path) -> list[Record]:
             except ValueError as error:
                 named = f"{record.method}, {record.order_name}"
                 raise InputError(f"{where}: {named} is not of this run; keep each in its folder") from error
-            records.setdefault(record.key, record)
+            # A record that had an error may have been measured again.
+            if record.key not in records or records[record.key].error:
+                records[record.key] = record
             ranks.setdefault(record.key, rank)
     return [records[key] for key in sorted(records, key=ranks.__getitem__)]
 

@@ -19,10 +19,11 @@ from pine_engine.endpoint.client import Endpoint
 from pine_engine.errors import EndpointError
 from pine_engine.evaluation.records import Key, read_records
 from tests.server.test_serve import free_port
-from tests.support.api_server import running_server, server_process
+from tests.support.api_server import running_app, running_server, server_process
 from tests.support.commands import Outcome, Run, Steps, write
 from tests.support.measured_rows import TIMES
 from tests.support.molecule_rows import write_rows
+from tests.support.scripted_endpoint import ScriptedServer, answer, failure
 from tests.support.tiers import first_daily
 
 DOCUMENTS = ["Ann has the bell.", "Ben has the key.", "Cy has the map."]
@@ -186,6 +187,108 @@ def test_stopped_run_resumes(
     assert evaluate(on_endpoint, data, tmp_path / "resumed").json["repeated"]["requests"] == 2
     assert records_of(tmp_path / "resumed") == records_of(tmp_path / "whole")
     assert (tmp_path / "resumed" / "records.0.jsonl").read_bytes().count(b"\n") == NUM_RECORDS
+
+
+@pytest.fixture
+def provider() -> Iterator[tuple[ScriptedServer, str]]:
+    """Return a server that answers with its prompt's first document, and its address."""
+    server = ScriptedServer()
+    server.respond = lambda body: answer("Ben")
+    with running_app(server.app) as address:
+        yield server, f"{address}/v1"
+
+
+def refuse(server: ScriptedServer, words: str) -> None:
+    """Let a server refuse the prompts that contain these words."""
+    server.respond = lambda body: (
+        failure(403, "flagged: violence") if words in str(body["messages"]) else answer("Ben")
+    )
+
+
+def run_at(pine: Run, url: str, line: str) -> Outcome:
+    return pine(*line.split(), "--endpoint", url, "--model", "m")
+
+
+def test_refused_rows_are_records_and_can_be_retried(
+    pine: Run, provider: tuple[ScriptedServer, str], data: Path, tmp_path: Path
+) -> None:
+    server, url = provider
+    refuse(server, "Who 0")
+    line = f"evaluate {data} --output-dir {tmp_path / 'run'} --methods vanilla --orders as-is,reversed --json"
+    outcome = run_at(pine, url, line)
+    assert outcome.status == 0 and outcome.json["errors"] == 2 and outcome.json["missing"] == 0
+    assert "2 of 4 records" in outcome.stderr and "q0" in outcome.stderr
+    assert "flagged: violence" in outcome.stderr and "--retry-errors" in outcome.stderr
+    by_example = {record.example: record for record in read_records(tmp_path / "run")}
+    assert by_example["q0"].error == "refused (status 403): flagged: violence"
+    assert by_example["q0"].score is None and by_example["q1"].score == 1.0
+    num_sent = len(server.bodies)
+    assert run_at(pine, url, line).json["errors"] == 2 and len(server.bodies) == num_sent
+    server.respond = lambda _: answer("Ben")
+    again = run_at(pine, url, f"{line} --retry-errors")
+    assert again.json["errors"] == 0 and len(server.bodies) == num_sent + 3
+    assert run_at(pine, url, line).json["errors"] == 0 and len(server.bodies) == num_sent + 3
+    assert len(read_records(tmp_path / "run")) == 4
+
+
+def test_wrong_parameter_ends_soon_without_records(
+    pine: Run, provider: tuple[ScriptedServer, str], tmp_path: Path
+) -> None:
+    server, url = provider
+    server.respond = lambda _: failure(400, "Unsupported value: 'temperature' does not support 0")
+    rows = [{**ROWS[0], "id": f"q{number}"} for number in range(300)]
+    data = write_rows(tmp_path / "many.jsonl", rows)
+    line = f"evaluate {data} --output-dir {tmp_path / 'run'} --methods vanilla --json"
+    outcome = run_at(pine, url, line)
+    assert outcome.status == FAILED and len(server.bodies) < 20
+    assert "does not support 0" in outcome.stderr and '{"temperature": null}' in outcome.stderr
+    server.respond = lambda body: failure(400, "no") if "temperature" in body else answer("Ben")
+    outcome = run_at(pine, url, f'{line} --limit 1 --extra-body {{"temperature":null}}')
+    assert outcome.status == 0 and "not greedy" in outcome.stderr
+    (record,) = read_records(tmp_path / "run")
+    assert not record.is_greedy and '"is_greedy":false' in record.json_line()
+    assert pine("report", tmp_path / "run", "--output-dir", tmp_path / "report").status == 0
+    assert "not greedy" in (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+
+
+def test_other_answers_of_a_command_are_shown(
+    pine: Run, provider: tuple[ScriptedServer, str], data: Path, tmp_path: Path
+) -> None:
+    server, url = provider
+    refuse(server, "Who 0")
+    outcome = run_at(pine, url, f"compare {data} --methods vanilla --json")
+    assert outcome.status == FAILED and "flagged: violence" in outcome.stderr
+    assert [row["text"] for row in outcome.json["results"]] == [None, "Ben"]
+    assert "flagged" in outcome.json["results"][0]["error"] and len(outcome.json["refused"]) == 1
+    shown = run_at(pine, url, f"compare {data} --methods vanilla")
+    assert "Ben" in shown.stdout and "q0, vanilla: refused" in shown.stderr
+
+    verified = run_at(pine, url, f"verify {data} --methods vanilla,reorder_content --num-orders 2 --json")
+    assert verified.status == FAILED and "requests have no answer" in verified.stderr
+    sorted_documents = verified.json["summary"]["reorder_content"]
+    assert sorted_documents["invariance_held"] is None and sorted_documents["rows_with_one_text"] == 1
+
+    files = [
+        write(tmp_path / f"{name}.json", {"question": name, "documents": DOCUMENTS[:2], "labels": ["A", "B"]})
+        for name in ("Who 0", "Who 1")
+    ]
+    server.respond = lambda body: failure(400, "flagged") if "Who 0" in str(body) else answer("A")
+    debiased = pine("debias", *files, "--wrapper", "permutation_full", "--majority", "--json",
+                    "--endpoint", url, "--model", "m")  # fmt: skip
+    first, second = debiased.json["results"]
+    assert debiased.status == FAILED and "flagged" in first["error"] and "answer" not in first
+    assert second["base_answers"] == {"A": 1, "B": 1}
+
+
+def test_answers_before_a_failure_are_shown(
+    pine: Run, provider: tuple[ScriptedServer, str], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, url = provider
+    monkeypatch.setattr(client_module, "MAX_RETRIES", 0)
+    server.respond = lambda body: failure(429, "quota") if "Who 1" in str(body) else answer("Ben")
+    outcome = run_at(pine, url, f"compare {data} --methods vanilla --json --max-concurrency 1")
+    assert outcome.status == FAILED and "quota" in outcome.stderr
+    assert [row["text"] for row in outcome.json["results"]] == ["Ben", None]
 
 
 def test_arguments_of_the_chat_template_are_sent(on_endpoint: Run, data: Path) -> None:

@@ -45,6 +45,7 @@ class AnswerCard:
     prefill_s: float | None = None
     decode_s_per_token: float | None = None
     finish_reason: str = ""  # "stop" or "length"
+    refusal: str = ""  # reason of an endpoint that refuses the request
     recorded: str = ""  # origin of an answer that was not computed now, such as "precomputed"
     model: str = ""  # "" if it is the only one
     reading: Reading | None = None
@@ -97,6 +98,8 @@ class AnswerCard:
         """Progress in one line: "Prefill: layer 4 of 30"."""
         if self.state == "finished" and self.finish_reason == "length":
             return f"Stopped at the token limit{'' if self.is_finished else ', inside the thinking part'}"
+        if self.refusal:
+            return f"No answer: {self.refusal}"
         place = f": {self.prefill.place}" if self.state == "reading" and self.prefill else ""
         return _STATUS[self.state] + place
 

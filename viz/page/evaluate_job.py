@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pine_engine as pine
+from pine_engine.endpoint import NOT_GREEDY
 from pine_engine.engine.events import Event
 from pine_engine.errors import InputError
 from pine_engine.evaluation.estimates import estimate_tasks
@@ -21,6 +22,7 @@ from pine_engine.evaluation.records import (
     Settings,
     choose,
     count_repeats,
+    describe_errors,
     max_visited,
     run_info,
     work_of,
@@ -203,11 +205,12 @@ def measure_rows(
     info = run_info(settings, engine, data=request.rows.name, data_sha256=request.rows.sha256)
     began = time.monotonic()
     last_view = began - BEAT_S  # the first progress is shown at once
+    if isinstance(engine, Endpoint):
+        info = info.model_copy(update={"extra_body": engine.extra_body})
     view = MeasureView("", info, tuple(settings.keys(request.examples)))
     yield replace(view, sentence=_progress(view, began))
     events: Generator[Event | Record | Beat, None, None]
     if isinstance(engine, Endpoint):
-        info = info.model_copy(update={"extra_body": engine.extra_body})
         events = stream_in_thread(
             partial(run_on_endpoint, engine, request.examples, info), beat=(BEAT_S, BEAT)
         )
@@ -224,6 +227,8 @@ def measure_rows(
                 last_view = time.monotonic()
                 yield replace(view, sentence=f"{_progress(view, began)}; {progress_sentence(event)}")
     sentence = f"Done: {len(view.records)} records in {time.monotonic() - began:.1f} s."
+    if num_errors := sum(record.error is not None for record in view.records):
+        sentence += f" {num_errors} of them have an error."
     sentence = " ".join([sentence, *map(str.capitalize, count_repeats(view.records).notes())])
     yield replace(view, sentence=sentence)
 
@@ -257,8 +262,9 @@ def results_html(view: MeasureView, run: MeasuredRun | None) -> str:
     """Render the changed answers, and the findings and tables of a report on the complete examples."""
     task = view.info.task
     tables = [changes_table(view.records), *(task_part(task, [run]).tables if run else ())]
-    errors = [record.error for record in view.records if record.error]
-    notes = [f"{len(errors)} records failed: {errors[0]}."] if errors else []
+    notes = [f"{errors}."] if (errors := describe_errors(view.records)) else []
+    if not view.info.is_greedy:
+        notes.append(f"{NOT_GREEDY.capitalize()}.")
     findings = key_findings(task, run) if run else []
     texts = [*findings, *(cell for table in tables for row in table.rows for cell in row)]
     if any(NO_INTERVAL in text for text in texts):

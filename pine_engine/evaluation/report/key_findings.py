@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from pine_engine.debias.table import method_label
+from pine_engine.endpoint import NOT_GREEDY
 from pine_engine.evaluation.estimates import BASELINE
 from pine_engine.evaluation.grid import METRICS
 from pine_engine.evaluation.intervals import MIN_EXAMPLES, Estimate
@@ -29,6 +30,7 @@ def key_findings(task: str, run: MeasuredRun) -> list[str]:
     grids = [grid for grid in run.tasks if grid.task == task]
     notes = [note for grid in grids for note in (*grid.repeats.notes(), *grid.quoted_verdict_notes())]
     texts = [f"{run.label}, {note}." for note in notes]
+    texts += [] if run.info.is_greedy else [f"{run.label}: {NOT_GREEDY}."]
     for metric in METRICS:
         rows = {row.method: row for row in metric_rows(task, [run], [metric])}
         if sentences := list(_sentences(rows)):

@@ -24,7 +24,7 @@ from tests.support.runs import THREE, form_of
 from tests.support.widgets import built
 from viz.cards.shuffle import shuffle_answer, verdict_sentence
 from viz.figures.shuffle import plot_shuffle
-from viz.page.answers.answering import prepare_answers
+from viz.page.answers.answering import prepare_answers, shown_html
 from viz.page.answers.order_table import order_table_json
 from viz.page.answers.run import Run, Shown
 from viz.page.api.results import compared, measured, shuffled
@@ -179,6 +179,41 @@ def test_unrepeatable_answers_are_reported(endpoint: Endpoint, monkeypatch: pyte
     replying(monkeypatch, is_repeatable=False)
     *_, view = views_of(prepare_answers, endpoint, replace(FORM, methods=("vanilla",)))
     assert "1 of 1" in view.sentence and "proves nothing" in view.sentence
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, places: Sequence[int]) -> None:
+    """Let each endpoint refuse the requests at these places, and answer the others."""
+
+    def send(_: Endpoint, requests: Sequence[TextRequest], check: Any) -> Iterator[Any]:
+        for place, request in enumerate(requests):
+            answered = Reply(SplitAnswer("", f"answer {place}", is_finished=True), is_repeatable=True)
+            yield request, Reply(error="flagged: <violence>") if place in places else answered
+
+    monkeypatch.setattr(Endpoint, "send", send)
+
+
+def test_other_answers_stay_beside_a_refusal(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing(monkeypatch, [1])
+    *_, view = views_of(prepare_answers, endpoint, FORM)
+    assert [card.text for card in view.cards] == ["answer 0", ""]
+    assert "flagged: <violence>" in view.sentence and "1 of 2 prompts" in view.sentence
+    html = shown_html(view)
+    assert "answer 0" in html and "flagged: &lt;violence&gt;" in html
+
+
+def test_orders_without_refusals_are_compared(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing(monkeypatch, [3, 5])
+    *_, view = views_of(prepare_shuffle, endpoint, FORM, **ALL_ORDERS)
+    assert view.run and len(view.run.orders) == 4
+    assert "No answer to 2" in view.sentence and "order 2" in view.sentence
+
+
+def test_sampled_answers_are_marked(endpoint: Endpoint) -> None:
+    sampling = Endpoint(endpoint._url, "tiny", extra_body={"temperature": None})
+    *_, view = views_of(prepare_answers, sampling, FORM)
+    assert (
+        view.run and "temperature not sent, not greedy" in view.run.caption and "not greedy" in view.sentence
+    )
 
 
 def test_refused_prompt_is_reported(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:

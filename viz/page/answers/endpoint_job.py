@@ -9,10 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pine_engine as pine
+from pine_engine.endpoint import NOT_GREEDY
 from pine_engine.endpoint.repeats import Repeats
 from pine_engine.engine.events import RunResult
 from pine_engine.errors import InputError
-from pine_engine.methods.table import get_methods
+from pine_engine.methods.table import METHODS, get_methods
 from pine_engine.prompts.chat_templates import parse_kwargs
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.scheduling.runs import PreparedJob
@@ -57,7 +58,8 @@ def send_requests(
 ) -> Generator[Shown, None, None]:
     """Send the requests, and yield a view after each answer; closing the generator cancels them.
 
-    Raises EndpointError if the server does not answer, and InputError for a prompt that it refuses.
+    Refused requests have no answer, and their orders are in no run. Raises EndpointError if the server does
+    not answer, and InputError if it refuses all prompts.
     """
     from pine_engine.endpoint.client import TextRequest, describe_requests, text_requests
 
@@ -66,6 +68,7 @@ def send_requests(
     orders = tuple(tuple(form.order[slot] for slot in order) for order in slots)
     order_of = {request: orders[place // len(form.methods)] for place, request in enumerate(requests)}
     answers: dict[Order, dict[str, TextAnswer]] = {order: {} for order in orders}
+    refused: dict[tuple[Order, str], str] = {}
     view = Shown(form, tuple(map(AnswerCard, form.methods)), orders)
     yield replace(view, sentence=f"Sending {describe_requests(requests)}")
     began = time.monotonic()
@@ -79,12 +82,13 @@ def send_requests(
     with closing(received):
         for pairs in received:
             for request, reply in pairs:
+                place = order_of[request], request.method.name
                 if reply.error:
-                    raise InputError(reply.error, field="prompt")
-                answers[order_of[request]][request.method.name] = reply.answer(request.method.name)
-                first = answers[form.order]
+                    refused[place] = reply.error
+                else:
+                    answers[place[0]][place[1]] = reply.answer(place[1])
                 cards = tuple(
-                    AnswerCard.finished(first[method]) if method in first else AnswerCard(method, "writing")
+                    _card(method, answers[form.order].get(method), refused.get((form.order, method), ""))
                     for method in form.methods
                 )
                 run = _run(endpoint, form, layout, answers)
@@ -92,10 +96,33 @@ def send_requests(
                 done = replace(view.done + used, orders=len(run.orders) if run else 0)
                 view = replace(view, cards=cards, run=run, done=done)
             yield replace(view, sentence=f"{view.done.prompts} of {len(requests)} prompts answered")
-    assert view.run and view.run.repeats is not None
+    if len(refused) == len(requests):
+        raise InputError(next(iter(refused.values())), field="prompt")
     seconds = time.monotonic() - began
-    sentence = f"Done: {len(requests)} prompts in {seconds:.1f} s ({endpoint.model_name})."
-    yield replace(view, sentence=" ".join([sentence, *map(str.capitalize, view.run.repeats.notes())]))
+    num_answered = len(requests) - len(refused)
+    counted = f"{num_answered} of {len(requests)}" if refused else str(len(requests))
+    sentences = [f"Done: {counted} prompts in {seconds:.1f} s ({endpoint.model_name})."]
+    if refused:
+        sentences.append(_refusals(refused, orders))
+    if view.run and view.run.repeats:
+        sentences += map(str.capitalize, view.run.repeats.notes())
+    if not endpoint.is_greedy:
+        sentences.append(f"{NOT_GREEDY.capitalize()}.")
+    yield replace(view, sentence=" ".join(sentences))
+
+
+def _card(method: str, answer: "TextAnswer | None", refusal: str) -> AnswerCard:
+    """Return the card of a method in the order of the form."""
+    if refusal:
+        return AnswerCard(method, "stopped", refusal=refusal)
+    return AnswerCard.finished(answer) if answer else AnswerCard(method, "writing")
+
+
+def _refusals(refused: dict[tuple[Order, str], str], orders: Sequence[Order]) -> str:
+    """Return the refused requests in a sentence, with the reason of the first."""
+    (order, method), reason = next(iter(refused.items()))
+    first = f"{METHODS[method].label} in order {orders.index(order) + 1}: {reason}"
+    return f"No answer to {len(refused)}, such as {first}. Their orders are not compared."
 
 
 def _run(
@@ -120,7 +147,7 @@ def _run(
         prompt_tokens=(),
         orders={order: _compared(order, result, first) for order, result in results.items()},
         caption=(
-            f"{endpoint.model_name}, behind an endpoint; temperature 0, max {form.max_new_tokens} new "
+            f"{endpoint.model_name}, behind an endpoint; {endpoint.sampling}, max {form.max_new_tokens} new "
             "tokens. Each row is computed by its own requests. Texts are compared with row 1. "
             f"{''.join(map(str.capitalize, repeats.notes()))}"
         ),
