@@ -33,7 +33,7 @@ class RefusalError(EndpointError):
 
     def of_all(self, model_ref: str) -> EndpointError:
         """Return the failure of all requests, of which this is one."""
-        message = f"{model_ref} answers no prompt, not even {HARMLESS.decode()!r}: {self}"
+        message = f"{model_ref} answers no prompt, not even {HARMLESS.decode()!r}: {str(self).rstrip('.')}"
         if self.status == 403:
             message += "; check that OPENAI_API_KEY may use the model"
         if named := [name for name in ("temperature", "seed", "max_tokens") if name in str(self)]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from pine_engine.endpoint.failures import RefusalError
 from pine_engine.endpoint.replies import Reply
@@ -15,18 +15,16 @@ from pine_engine.errors import EndpointError
 if TYPE_CHECKING:
     import openai
 
-    from pine_engine.endpoint.client import TextRequest
-
 POLL_S = 0.1  # seconds between two checks whether the run was stopped
 CLOSING_S = 0.5  # maximum seconds to cancel requests, and to close connections
 MAX_REFUSED = 5
 """Refusals without an answer between them, after which a harmless prompt shows if all are refused."""
 
 Outcome = Reply | RefusalError
-Pair = tuple["TextRequest", Outcome]
+Request = TypeVar("Request")
 
 
-class Sending:
+class Sending(Generic[Request]):
     """Requests of one client in an event loop of this thread, which the exit of the context cancels.
 
     Args:
@@ -42,14 +40,14 @@ class Sending:
         self,
         model_ref: str,
         client: "openai.AsyncOpenAI",
-        answer: "Callable[[openai.AsyncOpenAI, TextRequest], Coroutine[Any, Any, Outcome]]",
-        probe: "Callable[[openai.AsyncOpenAI, TextRequest], Coroutine[Any, Any, RefusalError | None]]",
+        answer: "Callable[[openai.AsyncOpenAI, Request], Coroutine[Any, Any, Outcome]]",
+        probe: "Callable[[openai.AsyncOpenAI, Request], Coroutine[Any, Any, RefusalError | None]]",
         check: Callable[[], None],
     ) -> None:
         self._model_ref, self._client = model_ref, client
         self._answer, self._probe, self._check = answer, probe, check
-        self._active: dict[asyncio.Task[Outcome], tuple[TextRequest, float]] = {}
-        self._refused: list[Pair] = []  # since the last answer, also of a probe
+        self._active: dict[asyncio.Task[Outcome], tuple[Request, float]] = {}
+        self._refused: list[tuple[Request, Outcome]] = []  # since the last answer, also of a probe
         self._num_refused = 0  # since the last answer to a request
         self._next_probe = MAX_REFUSED
         self._answered = -1.0  # time of the last answer
@@ -81,7 +79,9 @@ class Sending:
                 await self._client.close()
                 await self._loop.shutdown_asyncgens()
 
-    def outcomes(self, requests: "Iterable[TextRequest]", max_concurrency: int) -> Iterator[Pair]:
+    def outcomes(
+        self, requests: Iterable[Request], max_concurrency: int
+    ) -> Iterator[tuple[Request, Outcome]]:
         """Yield each request with its outcome.
 
         Raises EndpointError for a failure of all requests, behind the answers to the active ones.
@@ -106,7 +106,7 @@ class Sending:
             raise self._failure
         yield from self._refused
 
-    def _take(self, request: "TextRequest", outcome: Outcome, began: float) -> Iterator[Pair]:
+    def _take(self, request: Request, outcome: Outcome, began: float) -> Iterator[tuple[Request, Outcome]]:
         """Yield answers, and the refusals that belong to their requests because others have answers."""
         if isinstance(outcome, RefusalError):
             if outcome.is_timeout and self._answered < began:

@@ -311,11 +311,13 @@ def describe_errors(records: Sequence[Record]) -> str:
     failed = [record for record in records if record.error]
     if not failed:
         return ""
-    counts = Counter(record.error for record in failed)
+    counts = Counter(record.error or "" for record in failed)
     reasons = []
     for reason, count in counts.most_common(MAX_REASONS):
         first = next(record for record in failed if record.error == reason)
-        reasons.append(f"{count} such as {first.example} ({first.method}, {first.order_name}): {reason}")
+        reasons.append(
+            f"{count} such as {first.example} ({first.method}, {first.order_name}): {reason.rstrip('.')}"
+        )
     others = f"; and {len(counts) - len(reasons)} other reasons" if len(counts) > len(reasons) else ""
     counted = f"{len(failed)} of {len(records)} records have an error and count in no result"
     return f"{counted}: {'; '.join(reasons)}{others}"

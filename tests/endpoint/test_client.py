@@ -228,9 +228,9 @@ def test_failure_of_all_follows_the_answers_that_arrive(server: ScriptedServer, 
 
 
 def test_refused_repetition_keeps_the_answer(server: ScriptedServer, endpoint: Endpoint) -> None:
-    for refusal in (failure(403, "flagged"), failure(429, "quota")):
-        replies = iter([answer("x"), refusal])
-        server.respond = lambda _, replies=replies: next(replies)
+    responses = iter([answer("x"), failure(403, "flagged"), answer("x"), failure(429, "quota")])
+    server.respond = lambda _: next(responses)
+    for _ in range(2):
         reply = reply_to(endpoint, is_repeated=True)
         assert (reply.found.text, reply.is_repeatable, reply.error) == ("x", None, "")
 

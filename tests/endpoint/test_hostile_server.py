@@ -18,7 +18,6 @@ from tests.support.api_server import running_app
 from tests.support.scripted_endpoint import ScriptedServer, answer, completion, reply_to, request_of
 
 MAX_BYTES = 2**20
-CHAT = {"messages": []}
 
 
 @pytest.fixture(autouse=True)
