@@ -15,6 +15,7 @@ from pine_engine.prompts.request import DataRow, read_row
 from pine_engine.prompts.row_files import parse_rows
 from pine_engine.prompts.scoring import Verdict, contains_words
 from pine_engine.prompts.tasks import TASKS, Task
+from pine_engine.prompts.untrusted_json import ListInput
 
 
 class Example(DataRow):
@@ -22,11 +23,12 @@ class Example(DataRow):
 
     # Number from 0 of the document with the answer, as stored; None for none or several.
     gold_index: Annotated[StrictInt | None, BeforeValidator(as_whole)] = None
-    answers: list[str] = Field(
+    answers: ListInput[str] = Field(
         default_factory=list
     )  # all that are accepted, for the documents as they are stored
-    rejected_answers: list[str] = Field(default_factory=list)  # texts that a correct answer does not contain
-    choices: list[Annotated[str, Field(min_length=1)]] = Field(
+    # Texts that a correct answer does not contain.
+    rejected_answers: ListInput[str] = Field(default_factory=list)
+    choices: ListInput[Annotated[str, Field(min_length=1)]] = Field(
         default_factory=list
     )  # compared by log-probability; none: those of the task
     source: str = ""

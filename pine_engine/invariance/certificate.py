@@ -15,6 +15,7 @@ from pine_engine.invariance.platform_facts import Platform, platform_of
 from pine_engine.methods.table import get_methods
 from pine_engine.prompts.request import Request, parse_json
 from pine_engine.prompts.row_files import read_text
+from pine_engine.prompts.untrusted_json import ListInput
 
 if TYPE_CHECKING:  # a certificate is read without torch
     from pine_engine.engine.engine import Engine
@@ -47,10 +48,10 @@ class MethodResult(BaseModel):
     num_matching_answers: PositiveInt
     max_abs_logit_diff: float
     bitwise_identical: bool
-    logprobs: list[float]  # of the first order's answer in each order, in nats
+    logprobs: ListInput[float]  # of the first order's answer in each order, in nats
     logprob_spread: float
     first_answer: str
-    first_token_ids: list[NonNegativeInt]
+    first_token_ids: ListInput[NonNegativeInt]
     logits_sha256: str = Field(pattern="^[0-9a-f]{64}$")
 
 
@@ -78,12 +79,12 @@ class Certificate(BaseModel):
     model_ref: str
     platform: Platform
     request: Request
-    orders: list[list[int]] = Field(min_length=1)
+    orders: ListInput[ListInput[int]] = Field(min_length=1)
     seed: int | None
     max_new_tokens: NonNegativeInt
     traced: bool
-    methods: list[str] = []
-    results: list[MethodResult] = Field(min_length=1)
+    methods: ListInput[str] = []
+    results: ListInput[MethodResult] = Field(min_length=1)
 
     @model_validator(mode="before")
     @classmethod

@@ -13,6 +13,7 @@ from pine_engine.prompts.parse_errors import Problem, ValidationErrors, format_v
 from pine_engine.prompts.prompt import HALF_CHARACTER, Document, DocumentInput, has_surrogates
 from pine_engine.prompts.published_rows import has_documents, row_fields
 from pine_engine.prompts.row_files import KINDS, file_kind, parse_rows, read_text
+from pine_engine.prompts.untrusted_json import ListInput
 
 if TYPE_CHECKING:
     from pypdf import PdfReader
@@ -61,7 +62,7 @@ def _read(path: Path) -> Iterator[Document]:
     yield Document(text, join_surrogates(path.stem))
 
 
-_DOCUMENT, _DOCUMENTS = TypeAdapter(DocumentInput), TypeAdapter(dict[str, list[DocumentInput]])
+_DOCUMENT, _DOCUMENTS = TypeAdapter(DocumentInput), TypeAdapter(dict[str, ListInput[DocumentInput]])
 
 
 def _documents_of(_: int, row: Any) -> list[Document]:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, Valida
 
 from pine_engine.input_validation import as_str, sequence
 from pine_engine.prompts.parse_errors import Problem, ValidationErrors, format_validation_errors, unexpected
+from pine_engine.prompts.untrusted_json import ListInput
 from pine_engine.reprs import short_repr
 
 MAX_MESSAGES = 1000  # each is one private-use character in the chat template, of which Unicode has 6,400
@@ -74,7 +75,7 @@ def _check_turns(messages: list[Message]) -> list[Message]:
 
 
 MessagesInput = Annotated[
-    list[Annotated[Message, BeforeValidator(_message_fields)]],
+    ListInput[Annotated[Message, BeforeValidator(_message_fields)]],
     Field(max_length=MAX_MESSAGES),
     AfterValidator(_check_turns),
 ]

@@ -19,6 +19,7 @@ from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs, read_
 from pine_engine.prompts.messages import Message
 from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors, name_keys
 from pine_engine.prompts.published_rows import TEXT_NAMES, is_null
+from pine_engine.prompts.untrusted_json import ListInput
 from pine_engine.reprs import short_repr
 
 _FIRST_SLOT = 0xE000  # private-use characters replace the messages while the chat template is rendered
@@ -138,7 +139,7 @@ def _document_fields(value: Any) -> Any:
 DocumentInput = Annotated[Document, BeforeValidator(_document_fields)]
 """Document in pydantic models, which accept each form of `DocumentLike`."""
 
-_ADAPTER = TypeAdapter(dict[str, list[DocumentInput]])
+_ADAPTER = TypeAdapter(dict[str, ListInput[DocumentInput]])
 
 
 def as_documents(documents: DocumentLike | Iterable[DocumentLike]) -> list[Document]:

@@ -34,6 +34,7 @@ from pine_engine.prompts.published_rows import as_whole, is_null, row_fields
 from pine_engine.prompts.row_chats import check_no_chat
 from pine_engine.prompts.row_files import MAX_DOCUMENTS, file_kind, load_json, parse_rows
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
+from pine_engine.prompts.untrusted_json import ListInput
 
 if TYPE_CHECKING:
     from pine_engine.prompts.layout import TokenLayout
@@ -55,7 +56,7 @@ class _WithDocuments(BaseModel):
     """Fields that requests and rows share."""
 
     question: str = ""
-    documents: list[DocumentInput] = Field(min_length=1, max_length=MAX_DOCUMENTS)
+    documents: ListInput[DocumentInput] = Field(min_length=1, max_length=MAX_DOCUMENTS)
     system: str = ""
     task: TaskName = USUAL_TASK
 
@@ -153,7 +154,7 @@ class Request(_WithDocuments):
 class LabeledRequest(Request):
     """A request with the labels that the model may answer with."""
 
-    labels: list[str] = []
+    labels: ListInput[str] = []
 
 
 def _number_as_text(value: Any) -> Any:

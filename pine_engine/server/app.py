@@ -33,6 +33,7 @@ from pine_engine.errors import Cancelled, InputError
 from pine_engine.methods.table import get_method
 from pine_engine.models.resources import free_memory
 from pine_engine.prompts.chat_templates import ChatTemplateKwargs
+from pine_engine.prompts.untrusted_json import load_json
 from pine_engine.scheduling.queue import Client, FairQueue
 from pine_engine.scheduling.runs import End, Runs
 from pine_engine.server.jobs import (
@@ -52,7 +53,6 @@ from pine_engine.server.schema import (
     MessagesBody,
     ResponsesBody,
     error_body,
-    load_json,
     parse_body,
 )
 from pine_engine.server.web import (

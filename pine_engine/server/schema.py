@@ -1,6 +1,5 @@
 """Bodies of the OpenAI API: supported fields, fields refused by name, and the errors of the API."""
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
@@ -8,7 +7,6 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    FailFast,
     Field,
     StrictBool,
     StrictInt,
@@ -24,11 +22,11 @@ from pine_engine.prompts.parse_errors import ValidationErrors, format_validation
 from pine_engine.prompts.prompt import DocumentInput
 from pine_engine.prompts.row_files import MAX_DOCUMENTS
 from pine_engine.prompts.tasks import USUAL_TASK
+from pine_engine.prompts.untrusted_json import ListInput
 from pine_engine.scheduling.queue import QueueFullError
 
 MAX_ALTERNATIVES = 20  # limit of the OpenAI API for top_logprobs
 MAX_STOPS = 16  # stop strings of one request
-MAX_KEYS = 64  # of a JSON object; OpenAI's requests have about 40 fields
 
 GREEDY = "answers are greedy"
 ONE = "there is one answer to each request"
@@ -102,11 +100,13 @@ class Body(BaseModel):
     supported: ClassVar[Mapping[str, tuple[tuple[Any, ...], str]]] = SUPPORTED
 
     model: str = ""
-    documents: Annotated[list[DocumentInput], FailFast()] = Field(default=[], max_length=MAX_DOCUMENTS)
+    documents: ListInput[DocumentInput] = Field(default=[], max_length=MAX_DOCUMENTS)
     method: str = ""
     max_tokens: StrictInt | None = Field(default=None, ge=1)
     stop: Annotated[
-        list[Annotated[str, Field(min_length=1)]], Field(max_length=MAX_STOPS), BeforeValidator(_as_stops)
+        ListInput[Annotated[str, Field(min_length=1)]],
+        Field(max_length=MAX_STOPS),
+        BeforeValidator(_as_stops),
     ] = []
     stream: StrictBool = False
     stream_options: StreamOptions = StreamOptions()
@@ -168,7 +168,7 @@ class ResponsesBody(MessagesBody):
     ]
     max_tokens: StrictInt | None = Field(default=None, ge=1, validation_alias="max_output_tokens")
     instructions: str = ""
-    include: list[Literal["message.output_text.logprobs"]] = []
+    include: ListInput[Literal["message.output_text.logprobs"]] = []
     top_logprobs: StrictInt = Field(default=0, ge=0, le=MAX_ALTERNATIVES)
 
     @property
@@ -204,21 +204,6 @@ class CompletionBody(Body):
 
 
 AnyBody = TypeVar("AnyBody", bound=Body)
-
-
-def load_json(text: bytes | bytearray) -> Any:
-    """Return the content of JSON. Raises InputError for other text, and for an object with too many keys."""
-    try:
-        return json.loads(text, object_pairs_hook=_as_object)
-    except (ValueError, RecursionError) as error:
-        raise InputError("invalid body: expected JSON") from error
-
-
-def _as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(pairs) > MAX_KEYS:
-        count = f"got an object with {len(pairs):,} keys, expected up to {MAX_KEYS}"
-        raise InputError(f"invalid body: {count}; remove unknown fields")
-    return dict(pairs)
 
 
 def parse_body(body: Any, model: type[AnyBody]) -> AnyBody:

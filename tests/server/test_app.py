@@ -23,6 +23,7 @@ import pine_engine as pine
 from pine_engine import Engine, ModelError, PineError, Prompt
 from pine_engine.engine.events import TokenGenerated
 from pine_engine.prompts.thinking import find_markers, split_thinking
+from pine_engine.prompts.untrusted_json import load_json
 from pine_engine.scheduling.queue import Client
 from pine_engine.server import app as server_app, web
 from pine_engine.server.app import Server, ServerSettings
@@ -34,7 +35,6 @@ from pine_engine.server.schema import (
     ChatBody,
     CompletionBody,
     ResponsesBody,
-    load_json,
     parse_body,
 )
 from tests.support.api_server import running_server, wait_until

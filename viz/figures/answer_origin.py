@@ -4,8 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import Annotated
 
 import numpy as np
+from pydantic import FailFast
 
 import pine_engine as pine
 from viz.figures.answer_tokens import AnswerTokens
@@ -43,7 +45,7 @@ class AnswerOrigin:
     start: int
     stop: int
     document: int
-    shares: tuple[float, ...]
+    shares: Annotated[tuple[float, ...], FailFast()]  # also read from links
     layer: int
     head: int
 

@@ -8,17 +8,19 @@ from typing import Annotated, Any
 
 import gradio as gr
 from markupsafe import Markup
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import FailFast, Field, TypeAdapter
 
 from pine_engine.endpoint import NO_INTERNALS
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
+from pine_engine.prompts.untrusted_json import ListInput
 from pine_engine.scheduling.runs import Job
 from viz.drawing.identity import legend
 from viz.drawing.markup import empty_panel, shorten
 from viz.page import internals_jobs as jobs
 from viz.page.answers.run import Run
-from viz.page.common.failures import first_problem, notice
+from viz.page.common.failures import notice
+from viz.page.common.untrusted_json import read_json
 from viz.page.common.widgets import NEWEST_EVENT, PRIVATE_EVENT, bind, build_figure, figure_value
 from viz.page.internals_figures import DRAWING, FIGURES, TABS, draw_attention, how_to_read
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job
@@ -85,7 +87,9 @@ the first, which would lose the second. Selections of one moment are sent as one
 run several at once and show them in any order. They persist when the bridge is recreated with its tab.
 """
 
-_PICKS = TypeAdapter(Annotated[list[tuple[int, dict[str, Any]]], Field(max_length=MAX_SELECTIONS)])
+_Pick = Annotated[tuple[int, dict[str, Any]], FailFast()]
+_PICKS = TypeAdapter(Annotated[ListInput[_Pick], Field(max_length=MAX_SELECTIONS)])
+MAX_PICKS_CHARACTERS = 100_000  # maximum characters of the last selections as JSON
 
 
 @dataclass
@@ -105,10 +109,7 @@ class View:
 
 def new_picks(sent: str, heard: int) -> list[tuple[int, dict[str, Any]]]:
     """Return the selections after number `heard`, numbered. Raises InputError if they are invalid."""
-    try:
-        picks = _PICKS.validate_json(sent or "[]")
-    except ValidationError as error:
-        raise InputError(f"Invalid selection: {first_problem(error)}.") from error
+    picks = read_json(_PICKS, sent or "[]", "Invalid selection", max_size=MAX_PICKS_CHARACTERS)
     return [(number, what) for number, what in picks if number > heard]
 
 

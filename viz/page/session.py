@@ -10,13 +10,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from pine_engine.errors import InputError
 from pine_engine.invariance.certificate import FORMAT as CERTIFICATE_FORMAT, Certificate
 from pine_engine.prompts.chat_templates import dump_kwargs
+from pine_engine.prompts.untrusted_json import TupleInput
 from viz.page.answers.shared import SharedResults
 from viz.page.common.failures import check_limit, first_problem
+from viz.page.common.untrusted_json import read_json
 from viz.page.form.documents import KNOWN_TASK, Entry, SentEntries
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.form.options import OFFERED
@@ -42,7 +52,7 @@ class Session(BaseModel, frozen=True, extra="forbid"):
     instruction: Text = ""
     chat_template_kwargs: Annotated[ShortText, Field(exclude_if=lambda text: not text)] = ""  # as JSON
     accepted: Text = ""  # accepted answers, one per line
-    methods: tuple[ShortText, ...]
+    methods: Annotated[TupleInput[ShortText], Field(max_length=len(OFFERED))]
     max_new_tokens: Annotated[int, Field(ge=MIN_NEW_TOKENS, le=MAX_NEW_TOKENS)]
     documents: SentEntries  # in slot order
     ran: bool = False  # True if there were answers
@@ -71,6 +81,9 @@ class Session(BaseModel, frozen=True, extra="forbid"):
         """Return the form."""
         prompt = self.task, self.question, self.instruction
         return Form(*prompt, self.methods, self.max_new_tokens, self.documents, self.chat_template_kwargs)
+
+
+_SESSION, _CERTIFICATE = TypeAdapter(Session), TypeAdapter(Certificate)
 
 
 def session_of(form: Form, **others: Any) -> Session:
@@ -103,6 +116,8 @@ def to_code(session: Session) -> str:
 
 def from_code(code: str) -> Session:
     """Decode a session from `to_code`. Raises InputError if the code is invalid."""
+    if len(code) > MAX_LINK_CHARACTERS:
+        raise InputError(f"Invalid link: over {MAX_LINK_CHARACTERS:,} characters. Open a session file.")
     if len(code) % 4 == 1:  # which no whole code has
         raise InputError("Incomplete link. Copy the full link.")
     try:
@@ -153,14 +168,10 @@ def _unpack(content: bytes, name: str) -> bytes:
 
 
 def _read(read: bytes, name: str) -> Session:
-    if len(read) > LARGEST_BYTES:
-        raise InputError(f"{name} is not a valid session: over {LARGEST_BYTES:,} bytes.")
-    try:
-        if f'"{CERTIFICATE_FORMAT}"'.encode() in read[:100]:
-            return _session_of_certificate(Certificate.model_validate_json(read))
-        return Session.model_validate_json(read)
-    except ValidationError as error:
-        raise InputError(f"{name} is not a valid session: {first_problem(error)}.") from error
+    problem = f"{name} is not a valid session"
+    if f'"{CERTIFICATE_FORMAT}"'.encode() in read[:100]:
+        return _session_of_certificate(read_json(_CERTIFICATE, read, problem, max_size=LARGEST_BYTES))
+    return read_json(_SESSION, read, problem, max_size=LARGEST_BYTES)
 
 
 def _session_of_certificate(certificate: Certificate) -> Session:

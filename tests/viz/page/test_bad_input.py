@@ -26,6 +26,7 @@ from tests.support.harm import no_harm
 from tests.support.junk import CONTENTS, JUNK, NONEMPTY, PATHS, ROWS, TEXTS
 from tests.support.widgets import build_app, built
 from viz.page.common.disk import Disk
+from viz.page.common.failures import MAX_VALUES
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.files.data_sets import read_set
 from viz.page.form.documents import Entry
@@ -259,6 +260,8 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (lambda: gr.Slider(1, 9), float("nan"), "Invalid number: got nan, expected a finite value."),
     (gr.Number, float("inf"), "Invalid number: got inf, expected a finite value."),
     (gr.Textbox, "a\ud800", "Invalid text: unpaired Unicode surrogate. Remove it."),
+    (gr.HTML, [{}] * MAX_VALUES, "Too many values"),
+    (gr.HTML, {"a": [[0] * 1000] * 101}, "Too many values"),
     (lambda: gr.Dropdown(["a"], label="Kind"), [], "Kind: got several values, expected one."),
     (lambda: gr.Slider(1, 9), 10, "Value 10 is greater than maximum value 9."),
     (lambda: gr.Slider(1, 9), "x", NOT_FROM_THE_PAGE),

@@ -21,6 +21,7 @@ from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, T
 from pine_engine.engine.events import Answer, RunResult
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.untrusted_json import TupleInput
 from viz.cards.answers import AnswerCard
 from viz.drawing.identity import Segment
 from viz.drawing.markup import render
@@ -51,7 +52,7 @@ class RecordedAnswers(SharedResults, frozen=True):
 
     fingerprint: str  # of the example
     recorded: str  # date and model
-    answers: tuple[RecordedAnswer, ...]
+    answers: TupleInput[RecordedAnswer]
 
 
 _ANSWERS = TypeAdapter(dict[str, RecordedAnswers])

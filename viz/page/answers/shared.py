@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from pine_engine.errors import InputError
+from pine_engine.prompts.untrusted_json import TupleInput
 from viz.cards.answers import AnswerCard
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.positions_by_order import DocumentPositions
@@ -25,12 +26,12 @@ class SharedAnswers(BaseModel, frozen=True, extra="forbid"):
     """Answers of one method."""
 
     method: Annotated[str, StringConstraints(max_length=100)]
-    texts: tuple[AnswerText, ...]  # in each order
-    starts: tuple[tuple[Position, ...], ...] = ()
+    texts: TupleInput[AnswerText]  # in each order
+    starts: TupleInput[TupleInput[Position]] = ()
     """First position of each document, in the order of the letters, in each order; empty if unknown."""
-    origins: tuple[AnswerOrigin | None, ...] = ()
+    origins: TupleInput[AnswerOrigin | None] = ()
     """Decisive word in each order, None for an answer without one; empty if unknown."""
-    cut_off: tuple[bool, ...] = ()
+    cut_off: TupleInput[bool] = ()
     """True in each order where the answer ends at the limit of tokens; empty for none."""
 
 
@@ -51,9 +52,9 @@ def _is_possible(origin: AnswerOrigin, text: str, num_documents: int) -> bool:
 class SharedResults(BaseModel, frozen=True, extra="forbid"):
     """Answers of all methods in some document orders."""
 
-    orders: Annotated[tuple[Order, ...], Field(min_length=1, max_length=MAX_SHARED_ORDERS)]
-    answers: tuple[SharedAnswers, ...]
-    lengths: tuple[Length, ...] = ()  # length of each document in tokens, in the order of the letters
+    orders: Annotated[TupleInput[TupleInput[int]], Field(min_length=1, max_length=MAX_SHARED_ORDERS)]
+    answers: TupleInput[SharedAnswers]
+    lengths: TupleInput[Length] = ()  # length of each document in tokens, in the order of the letters
 
     @model_validator(mode="after")
     def _same_sizes(self) -> Self:

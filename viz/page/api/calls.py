@@ -25,6 +25,7 @@ from pine_engine.prompts.chat_templates import dump_kwargs
 from pine_engine.prompts.parse_errors import MAX_SHOWN, format_validation_errors
 from pine_engine.prompts.prompt import Document, DocumentInput
 from pine_engine.prompts.tasks import USUAL_TASK
+from pine_engine.prompts.untrusted_json import ListInput
 from pine_engine.scheduling.runs import Job
 from viz.page.answers.answering import prepare_answers
 from viz.page.api.results import ApiResult, MethodName, compared, left_out, measured, shuffled, traced
@@ -60,11 +61,11 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
     def compare(
         question: str,
-        documents: list[DocumentInput],
-        methods: list[str] | None = None,
+        documents: ListInput[DocumentInput],
+        methods: ListInput[str] | None = None,
         max_new_tokens: int = 64,
         instruction: str = "",
-        answers: list[str] | None = None,
+        answers: ListInput[str] | None = None,
         chat_template_kwargs: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Answer a question about documents with each method.
@@ -90,13 +91,13 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
     def shuffle(
         question: str,
-        documents: list[DocumentInput],
-        methods: list[str] | None = None,
+        documents: ListInput[DocumentInput],
+        methods: ListInput[str] | None = None,
         max_new_tokens: int = 64,
         instruction: str = "",
         orders: int = 6,
         seed: int = 0,
-        answers: list[str] | None = None,
+        answers: ListInput[str] | None = None,
         chat_template_kwargs: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Test whether document order changes the answer.
@@ -126,8 +127,8 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
     def trace(
         question: str,
-        documents: list[DocumentInput],
-        methods: list[str] | None = None,
+        documents: ListInput[DocumentInput],
+        methods: ListInput[str] | None = None,
         max_new_tokens: int = 8,
         instruction: str = "",
         arrays: bool = False,
@@ -157,8 +158,8 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
 
     def leave_one_out(
         question: str,
-        documents: list[DocumentInput],
-        methods: list[str] | None = None,
+        documents: ListInput[DocumentInput],
+        methods: ListInput[str] | None = None,
         max_new_tokens: int = 16,
         instruction: str = "",
         chat_template_kwargs: dict[str, Any] | None = None,
@@ -187,9 +188,9 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         return _answer(sources, job, left_out)
 
     def measure(
-        rows: list[dict[str, Any]],
-        methods: list[str] | None = None,
-        orders: list[str] | None = None,
+        rows: ListInput[dict[str, Any]],
+        methods: ListInput[str] | None = None,
+        orders: ListInput[str] | None = None,
         max_new_tokens: int = 48,
         chat_template_kwargs: dict[str, Any] | None = None,
     ) -> dict[str, Any]:

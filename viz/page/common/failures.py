@@ -16,8 +16,10 @@ MAX_DOCUMENTS = 20  # documents of a request or of a row of a dataset
 MAX_ANSWER_TOKENS = 500  # new tokens of an answer
 MAX_ORDERS = 120  # document orders of a request: all orders of five documents
 MAX_ROWS = 200  # examples of a dataset
+MAX_VALUES = 100_000  # values in lists and objects of a request; each takes the event loop a microsecond
 MAX_UPLOAD_MB = 10  # size of an uploaded file in megabytes; app.py passes it to gradio
 
+TOO_MANY_VALUES = f"Too many values in lists and objects (limit: {MAX_VALUES:,}). Send less data."
 OUT_OF_MEMORY = "Out of memory. Your input is kept. Try again later, or with fewer or shorter documents."
 
 
@@ -53,7 +55,7 @@ def is_request_error(error: BaseException) -> bool:
 def first_problem(error: ValidationError) -> str:
     """Return the field and the message of the first validation error."""
     first = error.errors(include_url=False, include_input=False)[0]
-    field = ".".join(map(str, first["loc"]))
+    field = ".".join(f"{part!s:.60}" for part in first["loc"])  # a key in JSON may be any text
     return f"{field or 'the whole'}: {first['msg'].lower()}"
 
 

@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import TASKS, Nouns
-from viz.page.common.failures import MAX_DOCUMENTS, check_limit, first_problem
+from pine_engine.prompts.untrusted_json import TupleInput
+from viz.page.common.failures import MAX_DOCUMENTS, check_limit
+from viz.page.common.untrusted_json import read_json
 
 DOCUMENTS = Nouns()  # default labels of documents
 KNOWN_TASK = AfterValidator(lambda name: TASKS[name].name)  # of the name of a task
 
 MAX_PASTED_CHARACTERS = 500_000  # maximum characters of a pasted text
+MAX_JSON_CHARACTERS = 1_000_000  # maximum characters of all documents as JSON
 # Pasted documents are separated by a line with a rule, or by at least one blank line.
 _RULE = re.compile(r"^[ \t]*-{3,}[ \t]*(?:\n|$)", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
@@ -47,7 +50,7 @@ def _each_letter_once(entries: Entries) -> Entries:
     return entries
 
 
-SentEntries = Annotated[Entries, Field(max_length=MAX_DOCUMENTS), AfterValidator(_each_letter_once)]
+SentEntries = Annotated[TupleInput[Entry], Field(max_length=MAX_DOCUMENTS), AfterValidator(_each_letter_once)]
 """Entries from outside, which are checked."""
 
 _JSON = TypeAdapter(SentEntries)
@@ -59,16 +62,13 @@ def entries_from(documents: Sequence[tuple[str, str]]) -> Entries:
 
 
 def entries_json(entries: Entries) -> str:
-    """Return the entries as ASCII JSON for assets/documents.js."""
-    return json.dumps([asdict(entry) for entry in entries])
+    """Return the entries as JSON for assets/documents.js."""
+    return json.dumps([asdict(entry) for entry in entries], ensure_ascii=False)
 
 
 def read_entries(sent: str) -> Entries:
     """Parse the entries of assets/documents.js. Raises InputError if they are invalid."""
-    try:
-        return _JSON.validate_json(sent, strict=True)
-    except ValidationError as error:
-        raise InputError(f"Invalid documents: {first_problem(error)}.") from error
+    return read_json(_JSON, sent, "Invalid documents", max_size=MAX_JSON_CHARACTERS, is_strict=True)
 
 
 def room_beside(entries: Entries) -> int:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, StringConstraints, TypeAdapter
 
+from pine_engine.prompts.untrusted_json import TupleInput
 from viz.page.common.failures import MAX_DOCUMENTS
 from viz.page.form.documents import KNOWN_TASK, Entries, entries_from
 from viz.page.form.form import MAX_NEW_TOKENS, Form
@@ -31,10 +32,10 @@ class FormExample(BaseModel, frozen=True, extra="forbid"):
     name: NonEmpty
     task: Annotated[NonEmpty, KNOWN_TASK]
     question: str
-    documents: Annotated[tuple[ExampleDocument, ...], Field(min_length=2, max_length=MAX_DOCUMENTS)]
+    documents: Annotated[TupleInput[ExampleDocument], Field(min_length=2, max_length=MAX_DOCUMENTS)]
     instruction: str = ""  # empty for the instruction of the task
     note: str = ""  # one sentence on what to observe
-    answers: tuple[NonEmpty, ...] = ()  # accepted answers; empty if nothing is scored
+    answers: TupleInput[NonEmpty] = ()  # accepted answers; empty if nothing is scored
     challenge: str = ""  # label of a button below the answers that fills the form with the example
 
     @property

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from pine_engine.errors import InputError
 from viz.page.common.disk import Disk
-from viz.page.common.failures import explain, is_request_error
+from viz.page.common.failures import MAX_VALUES, TOO_MANY_VALUES, explain, is_request_error
 from viz.page.jobs.connection_tracker import ConnectionTracker
 
 log = logging.getLogger(__name__)
@@ -56,9 +56,12 @@ class GuardedBlocks(gr.Blocks):
                 raise InputError(self.no_files)
             if (count := len(inputs)) != (expected := len(block_fn.inputs)):
                 raise InputError(f"Invalid number of arguments: got {count}, expected {expected}.")
+            num_values = 0
             for block, value in zip(block_fn.inputs, inputs, strict=True):
                 is_upload = isinstance(block, gr.UploadButton)
-                refuse_values(value, allows_files=is_upload)
+                num_values += refuse_values(value, allows_files=is_upload)
+                if num_values > MAX_VALUES:
+                    raise InputError(TOO_MANY_VALUES)
                 if is_upload:
                     refuse_file_types(value, block.file_types)
                 # gradio accepts a list in place of a choice.
@@ -148,14 +151,18 @@ def refuse_file_types(value: Any, types: Sequence[str] | None) -> None:
                 raise InputError(f"Invalid file type: {expected}. Upload another file.")
 
 
-def refuse_values(value: Any, *, allows_files: bool = False) -> None:
+def refuse_values(value: Any, *, allows_files: bool = False) -> int:
     """Raise InputError for a value, at any depth, that no page sends.
 
-    These are NaN, infinity, invalid Unicode, a file to fetch from elsewhere, and a file object, unless files
-    are allowed: gradio reads or fetches its path, and its MCP server even any file of the host.
+    These are too many values, NaN, infinity, invalid Unicode, a file to fetch from elsewhere, and a file
+    object, unless files are allowed: gradio reads or fetches its path, and its MCP server even any file of
+    the host. Returns the number of values.
     """
-    values = [value]
+    values, num_values = [value], 0
     while values:
+        num_values += 1
+        if num_values + len(values) > MAX_VALUES:
+            raise InputError(TOO_MANY_VALUES)
         match values.pop():
             case str(text) if not text.isascii() and _SURROGATE.search(text):
                 raise InputError("Invalid text: unpaired Unicode surrogate. Remove it.")
@@ -173,6 +180,7 @@ def refuse_values(value: Any, *, allows_files: bool = False) -> None:
                 values.extend((*inner, *inner.values()))
             case list(inner):
                 values.extend(inner)
+    return num_values
 
 
 def describe_results(page: gr.Blocks, results: Mapping[str, type[BaseModel]]) -> None:

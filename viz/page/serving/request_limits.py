@@ -6,6 +6,7 @@ import logging
 import math
 import re
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -16,14 +17,24 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pine_engine.errors import InputError
+from pine_engine.prompts.untrusted_json import load_json
 from pine_engine.server.web import limit_body, sender_of
 from viz.page.common.disk import FULL, DiskFullError, is_disk_full
-from viz.page.common.failures import MAX_DOCUMENTS, MAX_UPLOAD_MB, explain, is_request_error
+from viz.page.common.failures import (
+    MAX_DOCUMENTS,
+    MAX_UPLOAD_MB,
+    MAX_VALUES,
+    TOO_MANY_VALUES,
+    explain,
+    is_request_error,
+)
 from viz.page.jobs.connection_tracker import CALLER, MCP
 
 log, login_log = logging.getLogger(__name__), logging.getLogger("pine_explorer.logins")
 
-MAX_BYTES = 20_000_000  # maximum bytes of a request without files
+MAX_BYTES = 2_000_000  # maximum bytes of a request without files
+MAX_REFUSED_BYTES = 20_000_000  # maximum bytes that are received after these, and discarded
 MAX_UPLOAD_BYTES = MAX_DOCUMENTS * MAX_UPLOAD_MB * 1_100_000
 """Maximum bytes of a request with files; gradio limits each file."""
 
@@ -55,6 +66,11 @@ async def limit_request(app: ASGIApp, scope: Scope, receive: Receive, send: Send
         return
     except HTTPException as error:
         status, detail = error.status_code, error.detail
+        if status == 413:  # a browser reads no answer before it has sent everything
+            rest = limit_body(receive, MAX_REFUSED_BYTES, seconds)
+            with suppress(HTTPException):
+                while (await rest()).get("more_body", False):
+                    pass
     except Exception as error:
         log.warning("%s %s failed: %s", scope["method"], path, type(error).__name__)
         status, detail = (400, NOT_UNDERSTOOD) if is_request_error(error) else (500, explain(error))
@@ -96,7 +112,10 @@ async def limit_uploads(app: ASGIApp, scope: Scope, receive: Receive, send: Send
 
 
 async def check_mcp_message(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Reject messages that are not JSON or too deep, for which the mcp package logs tracebacks."""
+    """Reject messages that are not JSON, too deep or too many values.
+
+    The mcp package logs tracebacks for them, or takes seconds.
+    """
     if scope["method"] != "POST" or not MCP.fullmatch(scope["path"]):
         await app(scope, receive, send)
         return
@@ -115,16 +134,20 @@ async def check_mcp_message(app: ASGIApp, scope: Scope, receive: Receive, send: 
 def message_problem(body: bytes) -> str | None:
     """Describe the error of a message; None for a valid one."""
     try:
-        return TOO_DEEP if _depth(json.loads(body)) > MAX_DEPTH else None
-    except RecursionError:
-        return TOO_DEEP
-    except ValueError:
-        return NOT_JSON
-
-
-def _depth(value: Any) -> int:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max(map(_depth, inner), default=0)
+        level = [load_json(body, "message")]
+    except InputError as error:
+        is_deep = isinstance(error.__cause__, RecursionError)
+        return TOO_DEEP if is_deep else NOT_JSON if error.__cause__ else explain(error)
+    num_values = 0
+    for _ in range(MAX_DEPTH):
+        collections = [value for value in level if isinstance(value, list | dict)]
+        num_values += sum(map(len, collections))
+        if num_values > MAX_VALUES:
+            return TOO_MANY_VALUES
+        level = [item for one in collections for item in (one.values() if isinstance(one, dict) else one)]
+        if not level:
+            return None
+    return TOO_DEEP
 
 
 # Limits of one address

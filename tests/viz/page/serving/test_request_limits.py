@@ -23,8 +23,16 @@ from starlette.testclient import TestClient
 from pine_engine.scheduling.work import format_seconds
 from pine_engine.server.web import http_middleware
 from viz.page.common.disk import FULL, Disk
+from viz.page.common.failures import MAX_VALUES
 from viz.page.serving import request_limits
-from viz.page.serving.request_limits import MAX_BYTES, check_mcp_message, limit_request, limit_uploads
+from viz.page.serving.request_limits import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    check_mcp_message,
+    limit_request,
+    limit_uploads,
+    message_problem,
+)
 
 MB = 1_000_000
 JOIN = "/gradio_api/queue/join"
@@ -65,6 +73,17 @@ async def read_all(scope: Any, receive: Any, send: Any) -> None:
 )
 def test_request_body_is_limited(num_bytes: int, path: str, status: int) -> None:
     assert answer_of(read_all, in_two_parts(b"x" * num_bytes), path)[0] == status
+
+
+def test_refused_body_is_received_to_its_end() -> None:
+    """A browser reads the answer only after it has sent everything."""
+    parts = [{"type": "http.request", "body": b"x" * MB, "more_body": left > 0} for left in range(9, -1, -1)]
+
+    async def receive() -> Any:
+        return parts.pop(0)
+
+    assert answer_of(read_all, receive)[0] == 413
+    assert not parts
 
 
 def test_request_body_that_stalls_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,6 +173,24 @@ def test_mcp_message_invalid_is_rejected(body: bytes, detail: str) -> None:
 
     answered = TestClient(http_middleware(check_mcp_message)(app)).post("/gradio_api/mcp/", content=body)
     assert answered.status_code == 400 and detail in answered.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("content", "keyword"),
+    [
+        ([0] * (MAX_VALUES + 1), "values"),
+        ([[0] * 1000] * 101, "values"),
+        ([{}] * MAX_VALUES, "objects"),
+        ({f"k{number}": 0 for number in range(65)}, "keys"),
+    ],
+)
+def test_mcp_message_with_many_values_is_refused(content: Any, keyword: str) -> None:
+    assert keyword in (message_problem(CALL % json.dumps(content).encode()) or "")
+
+
+def test_mcp_message_depth_counts_levels() -> None:
+    for depth, is_refused in ((MAX_DEPTH, False), (MAX_DEPTH + 1, True)):
+        assert bool(message_problem(b"[" * depth + b"]" * depth)) is is_refused
 
 
 def test_mcp_message_valid_is_passed_on() -> None:
