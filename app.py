@@ -1,5 +1,6 @@
 """PINE Explorer: read the configuration, build the page and serve it while the model loads."""
 
+import json
 import logging
 import os
 import sys
@@ -117,13 +118,17 @@ def engine_source(name: str | None, dtype: str, device: str) -> EngineSource:
     return source
 
 
-def endpoint_source(url: str, model: str) -> EngineSource:
-    """Return an engine source of a model behind an address, which visitors do not see."""
+def endpoint_source(url: str, model: str, extra_body: str = "") -> EngineSource:
+    """Return an engine source of a model behind an address, which visitors do not see.
+
+    extra_body: further fields of each request, as a JSON object.
+    """
 
     def open_endpoint() -> "Endpoint":
         from pine_engine.endpoint.client import Endpoint  # imports torch
 
-        return Endpoint(url, model, api_key=os.environ.get("OPENAI_API_KEY"), model_ref="PINE_ENDPOINT")
+        key, fields = os.environ.get("OPENAI_API_KEY"), json.loads(extra_body or "{}")
+        return Endpoint(url, model, api_key=key, extra_body=fields, model_ref="PINE_ENDPOINT")
 
     return EngineSource(open_endpoint, model)
 
@@ -217,7 +222,7 @@ def main() -> None:
 def serve(settings: HostSettings) -> None:
     """Serve the page until SIGTERM or SIGINT."""
     if settings.endpoint and settings.model:
-        source = endpoint_source(settings.endpoint, settings.model)
+        source = endpoint_source(settings.endpoint, settings.model, settings.extra_body)
     else:
         source = engine_source(settings.model, settings.dtype, settings.device)
     own = own_sources(settings.device)

@@ -29,7 +29,7 @@ from viz.page.answers.order_table import order_table_json
 from viz.page.answers.run import Run, Shown
 from viz.page.api.results import compared, measured, shuffled
 from viz.page.bundle import bundle
-from viz.page.common.host_settings import DEFAULTS
+from viz.page.common.host_settings import DEFAULTS, read_settings
 from viz.page.evaluate_job import MeasureRequest, prepare_measure
 from viz.page.files.data_sets import read_built_in
 from viz.page.form.fitting import show_misfits
@@ -209,7 +209,13 @@ def test_orders_without_refusals_are_compared(endpoint: Endpoint, monkeypatch: p
 
 
 def test_sampled_answers_are_marked(endpoint: Endpoint) -> None:
-    sampling = Endpoint(endpoint._url, "tiny", extra_body={"temperature": None})
+    arguments = ["--endpoint", endpoint._url, "--model", "tiny", "--extra-body", '{"temperature": null}']
+    settings = read_settings(arguments)
+    assert settings.endpoint and settings.model
+    source = app.endpoint_source(settings.endpoint, settings.model, settings.extra_body)
+    source.start()
+    sampling = source.wait(5)
+    assert isinstance(sampling, Endpoint)
     *_, view = views_of(prepare_answers, sampling, FORM)
     assert (
         view.run and "temperature not sent, not greedy" in view.run.caption and "not greedy" in view.sentence

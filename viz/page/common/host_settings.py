@@ -1,5 +1,6 @@
 """Settings of the host: model, address and limits."""
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -112,6 +113,11 @@ class HostSettings(BaseSettings):
         description="Address of a server with the OpenAI API, such as http://127.0.0.1:8000/v1, which "
         "answers in place of a loaded model. PINE_MODEL is then the name of the model on the server.",
     )
+    extra_body: str = Field(
+        default="",
+        description="Further fields of each request to the endpoint, as a JSON object; null leaves a field "
+        'out, such as {"temperature": null} for models that refuse it.',
+    )
     read_only: bool = Field(default=False, description="Visitors run the included examples only.")
     max_prompt_tokens: Annotated[int, Field(ge=1, le=1_000 * MAX_COUNT)] | None = Field(
         default=None, description="Tokens per prompt. Default: the context length of the model."
@@ -145,6 +151,19 @@ class HostSettings(BaseSettings):
         if endpoint and info.data.get("models"):
             raise ValueError("Remove PINE_MODELS: visitors use the model of the server")
         return endpoint
+
+    @field_validator("extra_body")
+    @classmethod
+    def _check_extra_body(cls, extra_body: str, info: ValidationInfo) -> str:
+        if extra_body and not info.data.get("endpoint"):
+            raise ValueError("Set PINE_ENDPOINT, to which the fields are sent")
+        try:
+            fields = json.loads(extra_body or "{}")
+        except (ValueError, RecursionError):
+            fields = None
+        if not isinstance(fields, dict):
+            raise ValueError('Expected a JSON object such as {"temperature": null}')
+        return extra_body
 
     @property
     def is_space(self) -> bool:

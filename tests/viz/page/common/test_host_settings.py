@@ -71,6 +71,9 @@ LARGE = ("max-active-runs", "max-prompt-tokens")
         ([], {"PINE_ENDPOINT": "http://host/v1"}, "PINE_MODEL"),
         ([], {"PINE_ENDPOINT": "host:8000", "PINE_MODEL": "m"}, "PINE_ENDPOINT"),
         (["--endpoint", "http://h/v1", "--model", "m", "--models", "n"], {}, "--endpoint"),
+        (["--endpoint", "http://h/v1", "--model", "m", "--extra-body", "[]"], {}, "--extra-body"),
+        (["--endpoint", "http://h/v1", "--model", "m", "--extra-body", "[" * 9_999], {}, "--extra-body"),
+        ([], {"PINE_EXTRA_BODY": "{}"}, "PINE_ENDPOINT"),
     ],
     indirect=["set_variables"],
 )
