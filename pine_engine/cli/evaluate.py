@@ -18,6 +18,7 @@ from pine_engine.cli.methods import file_sha256
 from pine_engine.cli.options import (
     Limit,
     ModelOptions,
+    OutputDir,
     TemplateKwargs,
     split_names,
 )
@@ -57,7 +58,7 @@ STOPPING = "stopping after this layer; press Ctrl-C again to stop at once"
 
 def evaluate(
     data: Path,
-    output_dir: Annotated[Path, typer.Option()],
+    output_dir: OutputDir,
     task: str | None = None,
     methods: str | None = None,
     orders: Annotated[

@@ -147,8 +147,11 @@ def main() -> None:
     except Exception as error:
         message = str(error)
         if not isinstance(error, PineError):
-            if not is_out_of_memory(error):
+            if is_out_of_memory(error):
+                message = f"not enough memory ({one_line(error)}); use a smaller model or shorter prompts"
+            elif isinstance(error, OSError) and error.filename is not None:
+                message = f"{error.filename} cannot be used: {error.strerror}. Give another path."
+            else:
                 raise
-            message = f"not enough memory ({one_line(error)}); use a smaller model or shorter prompts"
         print(output.printable(f"pine_engine: {message}"), file=sys.stderr)
         raise SystemExit(BAD_INPUT) from None

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from pine_engine.cli import output
-from pine_engine.cli.options import Limit
+from pine_engine.cli.options import Limit, OutputDir
 from pine_engine.cli.output import CommandResult
 from pine_engine.debias.table import DEBIASERS, NAMING, Wrapper
 from pine_engine.errors import InputError
@@ -162,7 +162,9 @@ def _markdown(lines: Sequence[Sequence[str]]) -> str:
 
 
 def download_data(
-    name: Annotated[str | None, typer.Argument()] = None, output_dir: Path = Path("data"), limit: Limit = None
+    name: Annotated[str | None, typer.Argument()] = None,
+    output_dir: OutputDir = Path("data"),
+    limit: Limit = None,
 ) -> CommandResult:
     """Download a dataset, or generate facts-N or few-shot-N, as JSONL. Without a name, list all datasets.
 

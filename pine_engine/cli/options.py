@@ -5,6 +5,7 @@ import inspect
 import re
 from collections.abc import Callable
 from copy import copy
+from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
@@ -15,6 +16,7 @@ from pine_engine.errors import InputError
 from pine_engine.methods.table import get_methods
 
 Positive = Annotated[int, typer.Option(min=1)]
+OutputDir = Annotated[Path, typer.Option(file_okay=False)]
 Limit = Annotated[int | None, typer.Option(min=1)]  # a maximum, or None for no maximum
 
 Methods = Annotated[

@@ -8,7 +8,7 @@ import typer
 
 from pine_engine.cli import output
 from pine_engine.cli.evaluate import evaluate
-from pine_engine.cli.options import Limit, ModelOptions
+from pine_engine.cli.options import Limit, ModelOptions, OutputDir
 from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError, UnknownNameError
 from pine_engine.evaluation.report.molecule_tables import read_molecule_report
@@ -22,7 +22,7 @@ PAGE, MARKDOWN = "report.html", "report.md"
 
 
 def report(
-    output_dir: Annotated[Path, typer.Option()],
+    output_dir: OutputDir,
     folders: Annotated[list[Path] | None, typer.Argument(metavar="DIR...")] = None,
     molecules: list[Path] | None = None,
 ) -> CommandResult:
@@ -81,7 +81,7 @@ STUDIES = {
 
 
 def reproduce_paper(
-    output_dir: Annotated[Path, typer.Option()],
+    output_dir: OutputDir,
     sets: Annotated[list[str] | None, typer.Argument(metavar="SET...")] = None,
     data: Path = Path("data"),
     methods: str | None = None,

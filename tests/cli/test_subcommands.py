@@ -133,6 +133,14 @@ def test_every_subcommand_and_option_has_help(pine: Run) -> None:
         assert (name, "as_json") in [(name, option.name) for option in options]
 
 
+@pytest.mark.parametrize("name", cli.SUBCOMMANDS)
+def test_counts_are_checked_before_loading(name: str) -> None:
+    options: list[Any] = list(cli.import_subcommand(name).params)
+    numbers = [option for option in options if option.type_descriptor.annotation in (int, float)]
+    unlimited = {option.name for option in numbers if option.min is None}
+    assert unlimited <= {"seed", "sample_seed"}
+
+
 def test_dtype_default_is_auto_everywhere() -> None:
     functions: list[Any] = [load, shapes.load_engine, Engine.load]
     defaults = {inspect.signature(function).parameters["dtype"].default for function in functions}
@@ -168,6 +176,15 @@ REFUSALS = {
     "molecules absent.jsonl --predictor-data absent.jsonl": "absent.jsonl",
     "molecules train.jsonl --predictor-data train.jsonl": "m-CO", "methods --into absent.md": "absent.md",
     "models --into absent.md": "--types", "models --types --into absent.md": "absent.md",
+    "compare request.json --max-new-tokens -3": "--max-new-tokens",
+    "debias labeled.json --wrapper permutation_full --max-new-tokens -3": "--max-new-tokens",
+    "debias labeled.json --wrapper permutation_sampled --samples 0": "--samples",
+    "download-data facts-3 --output-dir one.jsonl": "one.jsonl",
+    "download-data facts-3 --output-dir one.jsonl/data": "one.jsonl",
+    "evaluate one.jsonl --output-dir one.jsonl": "one.jsonl",
+    "evaluate one.jsonl --output-dir one.jsonl/run": "one.jsonl",
+    "report run --output-dir one.jsonl": "one.jsonl", "reproduce-paper --output-dir one.jsonl": "one.jsonl",
+    "methods --into .": ".",
 }  # fmt: skip
 
 LOADS_MODEL = ("compare long.json", "--labels one,two")
