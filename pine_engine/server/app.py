@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import hmac
 import logging
-import re
 import socket
 import time
 from collections import Counter
@@ -59,6 +58,8 @@ from pine_engine.server.web import (
     Handler,
     http_middleware,
     is_among,
+    is_host_name,
+    is_origin,
     limit_body,
     limit_connections,
     metrics_text,
@@ -76,7 +77,6 @@ MAX_SECONDS = 300.0  # of an answer for clients on other machines, if no limit i
 SHUTDOWN_S = 5  # seconds for active requests to end
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 LOCAL_NETWORKS = (ip_network("127.0.0.0/8"), ip_network("::1"))  # of reverse proxies on this machine
-ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\sA-Z]+")
 DEFAULT_MODEL = "default"  # another name of the model, for clients that require one
 PLAIN_METHOD = "vanilla"  # of requests without documents
 CLIENT_CLOSED_REQUEST = 499  # status, in logs only, of nginx for a client that has disconnected
@@ -359,13 +359,17 @@ def filter_hosts(names: Sequence[str]) -> Handler:
 def check_origins(origins: Sequence[str]) -> None:
     """Raise InputError unless each origin is * or has the form in which browsers send it."""
     for origin in origins:
-        if origin != "*" and not ORIGIN.fullmatch(origin):
-            message = f"invalid origin: got {origin!r:.60}, expected * or such as https://app.example:8080"
+        if origin != "*" and not is_origin(origin):
+            expected = "expected * or an origin as browsers send it, such as https://app.example:8080"
+            message = f"invalid origin: got {origin!r:.60}, {expected}"
             raise InputError(f"{message}. Correct it in --allowed-origins.", field="allowed_origins")
 
 
 def open_port(host: str, port: int) -> socket.socket:
     """Return a listening socket. Raises InputError if the port cannot be opened."""
+    if not is_host_name(host):
+        message = f"invalid host: got {host!r:.60}, expected an address or a name of this machine"
+        raise InputError(f"{message}, such as 127.0.0.1. Correct it in --host.", field="host")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=MAX_CONNECTIONS)

@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -16,6 +17,7 @@ from uvicorn import Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 DEFAULT_PORTS = (80, 443)
+DEFAULT_PORT_OF = {"http": 80, "https": 443}
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -51,6 +53,39 @@ def split_netloc(netloc: str) -> tuple[str, int | None]:
         return parts.hostname or "", None if parts.port in DEFAULT_PORTS else parts.port
     except ValueError:
         return "", None
+
+
+_LABEL = r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?"
+_HOST_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*\.?", re.IGNORECASE)
+
+
+def is_host_name(name: str) -> bool:
+    """Check whether requests can name a host so: by an address without brackets, or by a name in ASCII."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        is_number = name.rstrip(".").rpartition(".")[2].isdecimal()  # such as 300.1.1.1, which is no address
+        return bool(_HOST_NAME.fullmatch(name)) and not is_number
+    return True
+
+
+def is_host_pattern(pattern: str) -> bool:
+    """Check whether `is_among` can find a host in a pattern."""
+    return pattern == "*" or is_host_name(pattern.replace("*", "x"))
+
+
+def is_origin(origin: str) -> bool:
+    """Check whether browsers send an origin so: scheme, host, and the port unless it is the default."""
+    try:
+        parts = urlsplit(origin)
+        port = parts.port
+    except ValueError:
+        return False
+    host = parts.hostname or ""
+    netloc = f"[{host}]" if ":" in host else host
+    netloc += "" if port is None else f":{port}"
+    is_default = DEFAULT_PORT_OF.get(parts.scheme) == port is not None
+    return origin == f"{parts.scheme}://{netloc}" and is_host_name(host) and not is_default
 
 
 def is_among(name: str, patterns: Iterable[str]) -> bool:

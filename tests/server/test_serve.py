@@ -93,7 +93,12 @@ def test_answers_for_other_machines_have_a_time_limit(
     [(["--method", "gpt"], "gpt"), (["--method", "pine,nia"], "one method"), (["--port", 0], "port"),
      (["--api-keys", " , "], "api_keys"), (["--chat-template", "none.jinja"], "none.jinja"),
      (["--queue-size", 0], "queue"), (["--allowed-origins", "a.example"], "a.example"),
-     (["--allowed-origins", "*,https://a.example/"], "https://a.example/")],
+     (["--host", "300.1.1.1"], "300.1.1.1"), (["--host", "[::1]"], "[::1]"), (["--host", "a b"], "a b"),
+     (["--allowed-origins", "*,https://a.example/"], "https://a.example/"),
+     *((["--allowed-origins", origin], origin) for origin in
+       ("https://A.example", "https://a.example:443", "http://a.example:80", "http://a:b",
+        "https://a.example?x", "https://ada@a.example", "https://a_é.example", "https://*.example", "https://",
+        "https://300.1.1.1", "https://a..example", '["https://a.example"]', "null"))],
 )  # fmt: skip
 def test_wrong_option_is_rejected(pine: Run, options: list[Any], word: str) -> None:
     outcome = pine("serve", *options)

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
 from pine_engine.input_validation import describe
 from pine_engine.models.dtypes import RequestedDtype
-from pine_engine.server.web import Network
+from pine_engine.server.web import Network, is_host_name, is_host_pattern
 
 MAX_COUNT = 1_000_000  # upper limit of counts that reserve no memory
 MAX_SECONDS = 604_800  # upper limit of times: a week, in seconds
@@ -29,6 +30,9 @@ PRIVATE_NETWORKS: tuple[Network, ...] = (
 OTHER_VARIABLES = ("PINE_API_KEYS", "PINE_API_KEY", "PINE_BASE_URL", "PINE_CHROMIUM")
 """Variables of `serve`, of its clients and of the tests."""
 
+_SEGMENT = r"([A-Za-z0-9._~!$&+,;=:@-]|%[0-9A-Fa-f]{2})+"
+"""Part of a path as browsers send it, without quotes and brackets, which HTML and templates interpret."""
+
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")  # addresses of this machine
 
 
@@ -40,9 +44,24 @@ def _split(value: Any) -> Any:
 
 
 def _check_host(name: str) -> str:
-    if "/" in name or (":" in name and name.rpartition(":")[0].count(":") == 0):
-        raise ValueError(f"{name!r} should be a name without scheme, port and path")
+    if not is_host_pattern(name):
+        raise ValueError(
+            f"No request can match {name!r:.60}, expected a name such as pine.example or *.pine.example, or "
+            "an address, without scheme, port, brackets and path"
+        )
     return name
+
+
+def _check_url_host(address: str) -> str:
+    """Check the host and port in an address that begins with http."""
+    try:
+        parts = urlsplit(address)
+        is_valid = not parts.scheme or (is_host_name(parts.hostname or "") and parts.port != 0)
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise ValueError(f"{address!r:.60} has no valid host, expected one such as http://127.0.0.1:8000")
+    return address
 
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
@@ -83,7 +102,7 @@ class HostSettings(BaseSettings):
     )
     root_path: str = Field(
         default="",
-        pattern=r"^(https?://[^\s/?#]+)?(/[^\s/?#]+)*/?$",
+        pattern=rf"^(https?://[^\s/?#@]+)?(/{_SEGMENT})*/?$",
         description="Path of the page behind a reverse proxy, such as /pine.",
     )
     allowed_hosts: Hosts = Field(
@@ -143,9 +162,25 @@ class HostSettings(BaseSettings):
         default=1000, description="Megabytes of disk for uploads and saved files of all visitors."
     )
 
+    @field_validator("host")
+    @classmethod
+    def _check_listening_host(cls, host: str | None) -> str | None:
+        if host is not None and not is_host_name(host):
+            raise ValueError("Expected an address or a name of this machine, such as 0.0.0.0")
+        return host
+
+    @field_validator("root_path")
+    @classmethod
+    def _check_root_path(cls, root_path: str) -> str:
+        if any(part in (".", "..") for part in root_path.split("/")):  # browsers resolve these parts
+            raise ValueError("Expected a path without . and .., such as /pine")
+        return _check_url_host(root_path)
+
     @field_validator("endpoint")
     @classmethod
     def _check_endpoint(cls, endpoint: str | None, info: ValidationInfo) -> str | None:
+        if endpoint:
+            _check_url_host(endpoint)
         if endpoint and not info.data.get("model"):
             raise ValueError("Set PINE_MODEL to the name of the model on the server")
         if endpoint and info.data.get("models"):

@@ -6,7 +6,8 @@ import logging
 import math
 import re
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -161,7 +162,9 @@ MAX_ADDRESSES = 10_000
 """Maximum number of addresses with a state; beyond it the least recently used ones are dropped."""
 
 MAX_REQUESTS, REQUESTS_S = 1200, 60.0  # requests of one address in this time, in seconds, or in one burst
-MAX_LOGINS, LOGINS_S = 60, 600.0  # logins; several people may share the address
+MAX_LOGINS, LOGINS_S = 60, 600.0  # failed logins with one name from one address
+LOGIN_PAUSE_S = 0.5  # seconds between further logins with this name, of which a right one is accepted
+MAX_LOGIN_BYTES = 10_000  # of a request to log in
 MAX_CONCURRENT_EVENTS = 8  # concurrent event requests of one address; others wait
 MAX_PENDING_EVENTS = 80  # waiting and running events of one address; gradio starts all in order
 RETRY_S = 10.0  # seconds after which an address with too many events should try again
@@ -177,7 +180,7 @@ class AddressLimits:
 
     def __init__(self) -> None:
         self._requests_of = lru_cache(MAX_ADDRESSES)(lambda address: TokenBucket(MAX_REQUESTS, REQUESTS_S))
-        self._logins_of = lru_cache(MAX_ADDRESSES)(lambda address: TokenBucket(MAX_LOGINS, LOGINS_S))
+        self._logins_of = lru_cache(MAX_ADDRESSES)(lambda address, name: LoginLimit())
         self._events_of = lru_cache(MAX_ADDRESSES)(lambda _: asyncio.Semaphore(MAX_CONCURRENT_EVENTS))
 
     async def __call__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
@@ -190,13 +193,11 @@ class AddressLimits:
             await app(scope, receive, send)
             return
         address = sender_of(scope["client"][0])
-        if wait_s := self._requests_of(address).take():
+        if is_login:
+            await self._log_in(address, app, scope, receive, send)
+        elif wait_s := self._requests_of(address).take():
             sentence = f"Too many requests from your address: more than {MAX_REQUESTS:,} in a minute."
             await rejection(sentence, wait_s)(scope, receive, send)
-        elif is_login and (wait_s := self._logins_of(address).take()):
-            await rejection("Too many logins from your address.", wait_s)(scope, receive, send)
-        elif is_login:
-            await app(scope, receive, _log_failure(send, address))
         elif is_event and _num_pending(scope["app"].get_blocks(), address) >= MAX_PENDING_EVENTS:
             sentence = f"Too many events of your address wait or run: more than {MAX_PENDING_EVENTS}."
             await rejection(sentence, RETRY_S)(scope, receive, send)
@@ -206,6 +207,45 @@ class AddressLimits:
         else:
             await app(scope, receive, send)
 
+    async def _log_in(self, address: str, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a login, the later ones of many slowly; a wrong one gets status 429 after too many.
+
+        Visitors who share an address cannot use up the logins of its owner: failed ones are counted by name
+        and address, and a right password is accepted after any number of them.
+        """
+        body = await Request(scope, limit_body(receive, MAX_LOGIN_BYTES, BODY_S)).body()
+
+        def received_again() -> Receive:
+            messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+            async def receive_again() -> Message:
+                return messages.pop() if messages else await receive()
+
+            return receive_again
+
+        form = await Request(scope, received_again()).form()
+        limit = self._logins_of(address, str(form.get("username", "")).strip())
+        async with limit.turn():
+            await app(scope, received_again(), _count_failure(send, address, limit.failures))
+
+
+class LoginLimit:
+    """Failed logins with one name from one address, and the order in which many are checked."""
+
+    def __init__(self) -> None:
+        self.failures = TokenBucket(MAX_LOGINS, LOGINS_S)
+        self._turn = asyncio.Semaphore(1)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Check one login at a time after too many failures, with a pause before each."""
+        if not self.failures.wait_s():
+            yield
+            return
+        async with self._turn:
+            await asyncio.sleep(LOGIN_PAUSE_S)
+            yield
+
 
 class TokenBucket:
     """Rate limit: a number of tokens, which are refilled in some seconds."""
@@ -214,13 +254,17 @@ class TokenBucket:
         self._max_tokens, self._rate = max_tokens, max_tokens / period_s
         self._tokens, self._updated_at = float(max_tokens), time.monotonic()
 
-    def take(self) -> float:
-        """Take a token. Return the seconds until there is one, 0 if there was."""
+    def wait_s(self) -> float:
+        """Return the seconds until there is a token, 0 if there is one."""
         now = time.monotonic()
         self._tokens = min(self._max_tokens, self._tokens + (now - self._updated_at) * self._rate)
         self._updated_at = now
-        if self._tokens < 1:
-            return (1 - self._tokens) / self._rate
+        return max(0.0, (1 - self._tokens) / self._rate)
+
+    def take(self) -> float:
+        """Take a token. Return the seconds until there is one, 0 if there was."""
+        if wait_s := self.wait_s():
+            return wait_s
         self._tokens -= 1
         return 0.0
 
@@ -231,17 +275,28 @@ def _num_pending(page: Any, address: str) -> int:
     return sum(page.connections.address(event.request) == address for event in events)
 
 
-def _log_failure(send: Send, address: str) -> Send:
-    """Return a send function that logs a failed login."""
+def _count_failure(send: Send, address: str, failures: TokenBucket) -> Send:
+    """Return a send function that counts and logs a failed login; too many get status 429."""
+    is_rejected = False
 
-    async def send_and_log(message: Message) -> None:
+    async def send_and_count(message: Message) -> None:
+        nonlocal is_rejected
         if message.get("status") == WRONG_LOGIN:
+            wait_s = failures.take()
+            is_rejected = wait_s > 0
+            if is_rejected:
+                response = rejection("Too many failed logins with this name from your address.", wait_s)
+                headers = {"type": "http.response.start", "status": 429, "headers": response.raw_headers}
+                await send(headers)
+                await send({"type": "http.response.body", "body": response.body})
+                return
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
             line = {"time": now, "operation": "login", "address": address, "outcome": "rejected"}
             login_log.info(json.dumps(line))
-        await send(message)
+        if not is_rejected:
+            await send(message)
 
-    return send_and_log
+    return send_and_count
 
 
 def rejection(sentence: str, wait_s: float) -> JSONResponse:

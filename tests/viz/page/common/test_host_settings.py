@@ -57,6 +57,27 @@ LARGE = ("max-active-runs", "max-prompt-tokens")
         (["--port=0"], {"PINE_PORT": "8000"}, "--port"),
         ([], {"PINE_ALLOWED_HOSTS": "https://x.example/"}, "PINE_ALLOWED_HOSTS"),
         ([], {"PINE_ALLOWED_HOSTS": "x.example:80"}, "PINE_ALLOWED_HOSTS"),
+        *(
+            ([], {"PINE_ALLOWED_HOSTS": name}, "PINE_ALLOWED_HOSTS")
+            for name in ('["a"]', "a b", "[::1]", "300.1.1.1", "pine.exämple", "a..b", ".example", "-a", "a?")
+        ),
+        *((["--host", host], {}, "--host") for host in ("300.1.1.1", "http://a", "a:80", "*", "[::1]")),
+        *(
+            ([], {"PINE_ROOT_PATH": path}, "PINE_ROOT_PATH")
+            for path in (
+                '/p"><script>',
+                "/p'",
+                "/a/../b",
+                "/%zz",
+                "https://300.1.1.1/p",
+                "/ä",
+                "https://a:b/p",
+            )
+        ),
+        *(
+            (["--endpoint", url, "--model", "m"], {}, "--endpoint")
+            for url in ("http://300.1.1.1/v1", "http://a:99999/v1", 'http://"a"/v1')
+        ),
         ([], {"PINE_TRUSTED_PROXIES": "proxy"}, "PINE_TRUSTED_PROXIES"),
         ([], {"PINE_AUTH": "secret"}, "PINE_AUTH"),
         ([], {"PINE_AUHT": "ada:secret"}, "PINE_AUTH"),
@@ -104,6 +125,8 @@ SPACE = {"SPACE_ID": "someone/space"}
         ({"host": "127.0.0.1"}, {}, None),
         ({"host": "0.0.0.0"}, {}, ()),
         ({"root_path": "/pine"}, {}, ()),
+        ({"root_path": "https://pine.example:8443/a-b/~c%20d"}, {}, ()),
+        ({"allowed_hosts": ("*.pine.example", "192.0.2.1", "2001:db8::1", "app_1-*.example")}, {}, ()),
         ({}, SPACE, ()),
         ({}, {"GRADIO_SERVER_NAME": "0.0.0.0"}, ()),
         ({}, {"GRADIO_ROOT_PATH": "/pine"}, ()),

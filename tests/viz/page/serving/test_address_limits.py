@@ -1,10 +1,14 @@
 """Limits of one address: rate of requests and logins, and pending events."""
 
+import asyncio
 import logging
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
@@ -79,8 +83,6 @@ def test_rate_limit_of_one_address_leaves_others_alone(clock: list[float]) -> No
         "/gradio_api/mcp",
         "/gradio_api/mcp/",
         "/gradio_api/mcp/messages/",
-        "/login",
-        "/login/",
     ],
 )
 def test_rate_limit_covers_path(path: str, clock: list[float]) -> None:
@@ -116,15 +118,72 @@ def test_address_limits_memory_is_bounded(clock: list[float], monkeypatch: pytes
     assert limits._requests_of.cache_info().currsize == 3
 
 
-async def reject_password(scope: Any, receive: Any, send: Any) -> None:
-    await PlainTextResponse("", 400)(scope, receive, send)
+async def check_password(scope: Any, receive: Any, send: Any) -> None:
+    """Answer as gradio does; only the password "right" is right."""
+    form = await Request(scope, receive).form()
+    status = 200 if form.get("password") == "right" else 400
+    await PlainTextResponse("", status)(scope, receive, send)
 
 
-def test_logins_of_one_address_are_limited(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.fixture
+def few_logins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_limits, "MAX_LOGINS", 3)
-    app = limited(reject_password)
+    monkeypatch.setattr(request_limits, "LOGIN_PAUSE_S", 0)
+
+
+@pytest.mark.parametrize("encoding", ["data", "files"])
+def test_right_password_is_accepted_after_failures(
+    clock: list[float], few_logins: None, encoding: str
+) -> None:
+    """gradio's form sends its fields as parts, as files are sent."""
+    app = limited(check_password)
+
+    def log_in(number: int, name: str, password: str) -> list[int]:
+        fields: dict[str, Any] = {"username": name, "password": password}
+        if encoding == "files":
+            fields = {key: (None, value) for key, value in fields.items()}
+        return statuses(app, number, "/login", **{encoding: fields})
+
+    assert log_in(5, "ada", "wrong") == [400, 400, 400, 429, 429]
+    assert log_in(2, "ada", "right") == [200, 200]
+    assert log_in(1, " ada ", "wrong") == [429]
+    assert log_in(4, "ben", "wrong") == [400, 400, 400, 429]
+    statuses(app, MAX_REQUESTS + 1)
+    assert log_in(1, "ada", "right") == [200]
+
+
+def test_logins_after_failures_are_checked_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_limits, "MAX_LOGINS", 1)
+    monkeypatch.setattr(request_limits, "LOGIN_PAUSE_S", 0.05)
+    limit, active, most = request_limits.LoginLimit(), 0, 0
+    limit.failures.take()
+
+    async def log_in() -> None:
+        nonlocal active, most
+        async with limit.turn():
+            active += 1
+            most = max(most, active)
+            await asyncio.sleep(0)
+            active -= 1
+
+    async def log_in_together() -> None:
+        await asyncio.gather(*(log_in() for _ in range(4)))
+
+    started = time.monotonic()
+    asyncio.run(log_in_together())
+    assert most == 1 and time.monotonic() - started >= 4 * 0.05
+
+
+def test_large_login_is_rejected(clock: list[float]) -> None:
+    with pytest.raises(HTTPException) as raised:
+        statuses(limited(check_password), 1, "/login", data={"username": "a" * 20_000})
+    assert raised.value.status_code == 413
+
+
+def test_failed_logins_of_one_address_are_limited(
+    clock: list[float], few_logins: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = limited(check_password)
     with caplog.at_level(logging.INFO, "pine_explorer.logins"):
         assert statuses(app, 5, "/login") == [400, 400, 400, 429, 429]
     assert ['"login"' in message for message in caplog.messages] == [True] * 3
