@@ -44,7 +44,7 @@ SIZES: dict[str, Any] = {
     "moe_intermediate_size": 16, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
     "num_shared_experts": 1, "n_shared_experts": 1, "shared_expert_intermediate_size": 16,
     "q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 8,
-    "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 97, "num_kv_shared_layers": 0,
+    "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 97,
     "n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 512, "n_ctx": 512, "rotary_dim": 4,
     "d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 512, "rope_theta": 1e4, "kv_n_heads": 2,
     "ffn_hidden_size": 32, "expert_ffn_hidden_size": 16, "zero_expert_num": 2, "moe_topk": 2,
@@ -56,6 +56,12 @@ SIZES: dict[str, Any] = {
     "ext_pw_out_channel": 32, "depthwise_separable_out_channel": 32, "nemo_conv_channels": 32,
 }  # fmt: skip
 """Options by name, for the configs that have them."""
+
+SHARED_LAYERS = {
+    "num_hidden_layers": 4, "num_kv_shared_layers": 2,
+    "layer_types": 2 * ["sliding_attention", "full_attention"],
+}  # fmt: skip
+"""Options of configs whose last layers can share the keys of earlier ones."""
 
 PLAIN_ROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}
 
@@ -140,6 +146,8 @@ def _options(config: PretrainedConfig, left_out: tuple[str, ...]) -> dict[str, A
     """Return the small options that a config or a part of it has."""
     fields = set(config.to_dict()) - set(left_out)
     options = {name: value for name, value in SIZES.items() if name in fields}
+    if "num_kv_shared_layers" in fields:
+        options |= SHARED_LAYERS
     if "kv_lora_rank" in fields:
         options["num_key_value_heads"] = SIZES["num_attention_heads"]
     return options

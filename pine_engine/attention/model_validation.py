@@ -1,7 +1,8 @@
 """Validation of a loaded model: PINE's rotation and attention must agree with the model's own."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from transformers import PreTrainedModel
 from pine_engine.attention.forward import prefill_attention
 from pine_engine.attention.kv_cache import KVCache
 from pine_engine.attention.state import SequenceState, input_device, new_state
-from pine_engine.errors import ModelError, is_out_of_memory, one_line
+from pine_engine.errors import ModelError, PineError, is_out_of_memory, one_line
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS
 from pine_engine.models.packed import PackedWeight
@@ -29,7 +30,7 @@ from pine_engine.network import model_patching as patching
 from pine_engine.network.batch_invariant_ops import OpCallerRecorder, patch_op_callers
 from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.registration import Attend, AttentionParams, run_pass
-from pine_engine.network.rope import Rope, from_pairs, possible_ropes
+from pine_engine.network.rope import ALIGNED_DIMS, Rope, from_pairs, possible_ropes
 from pine_engine.prompts.layout import TokenLayout
 
 PREFIX_TOKENS, SUFFIX_TOKENS = 5, 7
@@ -59,9 +60,24 @@ def validate_model(
         if reason:
             raise ModelError(f"{type(model).__name__}: {reason}", field=field)
     check_adapters(model)
-    return tuple(
-        _validate_range(model, packed, longest) for longest in (*lengths_of_change(model.config), None)
-    )
+    with errors_of_model(model):
+        return tuple(
+            _validate_range(model, packed, longest) for longest in (*lengths_of_change(model.config), None)
+        )
+
+
+@contextmanager
+def errors_of_model(model: PreTrainedModel) -> Iterator[None]:
+    """Raise errors of the model's code in the block as ModelError, except for a lack of memory."""
+    try:
+        yield
+    except PineError:
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        reason = f"it cannot be run with PINE's attention function ({one_line(error)})"
+        raise _unsupported(model, reason) from error
 
 
 def _unsupported(model: PreTrainedModel, reason: str) -> ModelError:
@@ -164,12 +180,15 @@ def _find_rotations(network: PreTrainedModel, ids: Tensor, longest: int | None) 
 
 
 def _placed(ropes: Sequence[Rope], head_dim: int) -> list[Rope]:
-    """Return rotations of the first dimensions of a head, then of the last ones where these are others."""
-    sizes = [2 * rope.inverse_frequencies.shape[-1] for rope in ropes]
+    """Return rotations of the first dimensions of a head, then of the last ones where these are others.
+
+    The last dimensions of the model are before those that pad a head to `head_dim`, of an unknown number.
+    """
     last = [
-        replace(rope, start=head_dim - size)
-        for rope, size in zip(ropes, sizes, strict=True)
-        if size < head_dim and not rope.is_identity
+        replace(rope, start=start)
+        for rope in ropes
+        for start in range(head_dim - 2 * rope.inverse_frequencies.shape[-1], 0, -1)[:ALIGNED_DIMS]
+        if not rope.is_identity
     ]
     return [*ropes, *last]
 
@@ -267,8 +286,3 @@ def _forward(model: PreTrainedModel, ids: Tensor, positions: Tensor, attend: Att
         return run_pass(model, attend, ids[None].to(input_device(model)), positions[None])[0]
     except ModelError as error:  # raised by the attention function
         raise _unsupported(model, str(error)) from error
-    except Exception as error:  # raised by the model's code for an unexpected attention function
-        if is_out_of_memory(error):
-            raise
-        reason = f"it cannot be run with PINE's attention function ({one_line(error)})"
-        raise _unsupported(model, reason) from error

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from pine_engine.attention.blocks import MIN_LENGTH_RATIO
-from pine_engine.attention.model_validation import validate_model
+from pine_engine.attention.model_validation import errors_of_model, validate_model
 from pine_engine.attention.state import input_device
 from pine_engine.attention.strategy import check_fit, misfit
 from pine_engine.engine.invariance_check import check_invariance
@@ -26,7 +26,7 @@ from pine_engine.methods.table import METHODS, Method, Requirement, default_meth
 from pine_engine.models import load
 from pine_engine.models.listing import state_values
 from pine_engine.models.packed import PackedWeight, pack, repack
-from pine_engine.models.support import PLACEMENT, context_limit
+from pine_engine.models.support import PLACEMENT, context_limit, model_errors
 from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.model_snapshot import ModelSnapshot
@@ -141,9 +141,7 @@ class PreparedModel:
     def _prepare(self) -> None:
         def work() -> None:
             packed = pack(self.model) if self.decode_in_4bit else {}
-            patched_models = self._validated(packed)
-            vocab_size = self.model.config.get_text_config().vocab_size
-            self._invariance_warning = check_invariance(patched_models, self.model_name, vocab_size)
+            patched_models, self._invariance_warning = self._validated(packed)
             content_free = (
                 () if self.tokenizer is None else tokenize_text(CONTENT_FREE_QUESTION, self.tokenizer)
             )
@@ -152,17 +150,27 @@ class PreparedModel:
 
         compute_on(self.model.device, work)
 
-    def _validated(self, packed: dict[nn.Parameter, PackedWeight]) -> tuple[PatchedModel, ...]:
-        """Return the networks with PINE's attention, or the model as it is if that does not fit."""
+    def _validated(
+        self, packed: dict[nn.Parameter, PackedWeight]
+    ) -> tuple[tuple[PatchedModel, ...], str | None]:
+        """Return the networks with PINE's attention, or the model as it is if that does not fit.
+
+        The second value is the warning of the check of order invariance.
+        """
+        vocab_size = self.model.config.get_text_config().vocab_size
         try:
-            return validate_model(self.model, packed)
+            patched_models = validate_model(self.model, packed)
+            with errors_of_model(self.model):
+                return patched_models, check_invariance(patched_models, self.model_name, vocab_size)
         except ModelError as error:
             if error.field != PLACEMENT:
                 raise
             if self.decode_in_4bit:
                 message = f"{error}. It runs as it is, without 4-bit weights: use dtype float32."
                 raise ModelError(message, field="dtype") from error
-            return (validate_stock_model(self.model, str(error)),)
+            stock = (validate_stock_model(self.model, str(error)),)
+            with model_errors(type(self.model).__name__, "use another model"):
+                return stock, check_invariance(stock, self.model_name, vocab_size)
 
     @property
     def placement_problem(self) -> str | None:

@@ -105,6 +105,12 @@ def run_pass(
     are those of the model's `forward`, such as `logits_to_keep`.
     """
 
+    num_kept = options.get("logits_to_keep")
+    if num_kept and getattr(network.config.get_text_config(), "num_kv_shared_layers", 0):
+        # With a number, layers that share keys (Gemma 4) compute no other tokens, and PINE needs all.
+        first = max(0, ids.shape[1] - num_kept)
+        options["logits_to_keep"] = torch.arange(first, ids.shape[1], device=ids.device)
+
     def forward() -> Tensor:
         _RUNNING.set((attend, itertools.count()))
         SINGLE_ROW_PASS.set(ids.numel() == 1)
@@ -139,8 +145,6 @@ def _attention_function(
     if attention_mask is not None:  # the registered mask function returns None
         raise ModelError("its attention masks or biases keys by itself, which is not supported")
     head_dim = query.shape[-1]
-    if head_dim % 2:
-        raise ModelError(f"its heads have {head_dim} dimensions, and PINE rotates pairs of them")
     if value.shape[-1] > head_dim:
         raise ModelError("its values have more dimensions than its keys, which is not supported")
     running = _RUNNING.get()

@@ -69,8 +69,7 @@ class Rope:
         else:
             rotary = rotary.unflatten(-1, (half, 2))
         if vectors.shape[-1] > 2 * half:
-            rest = [part.unflatten(-1, (-1, 2)) for part in (front, back) if part.shape[-1]]
-            pairs = torch.cat((rotary, *rest), dim=-2)
+            pairs = torch.cat((rotary, torch.cat((front, back), dim=-1).unflatten(-1, (-1, 2))), dim=-2)
         else:  # cloned, because empty tensors count as contiguous with any strides
             pairs = rotary.clone(memory_format=torch.contiguous_format)
         return torch.view_as_complex(pairs)

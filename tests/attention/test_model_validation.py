@@ -104,7 +104,6 @@ CHANGING = longrope(long_from=12, short_mscale=1.0, long_mscale=1.2)
         ("roformer", {"is_decoder": True}, "by a table inside each attention layer"),
         *((name, options, "recurrent, state-space or convolution") for name, options in RECURRENT.items()),
         ("minimax_m3_vl_text", SPARSE, "minimax_m3_sparse"),
-        ("gpt_neox", {"hidden_size": 36, "rotary_pct": 0.5}, "9 dimensions"),
         *((name, {"sliding_window": 8}, "sliding window is 8 tokens") for name in ("mistral", "phi3")),
         ("doge", {}, "masks keys by their values"),
     ],

@@ -21,6 +21,8 @@ from pine_engine import (
 )
 from pine_engine.engine.generation import generate_batch
 from pine_engine.engine.passes import PassOptions, extend, prefill
+from pine_engine.models.support import PROBE_TOKENS
+from pine_engine.network.registration import NAME
 from pine_engine.network.stock_model import StockModel
 from tests.support.errors import has_field
 from tests.support.families import LATENT_EXPERTS, LAYOUT, make
@@ -199,3 +201,32 @@ def test_model_whose_tokens_attend_to_later_ones_is_refused(kind: str) -> None:
 def test_4_bit_decoding_is_refused() -> None:
     with pytest.raises(ModelError, match="float32", check=has_field("dtype")):
         Engine(make("bloom"), decode_in_4bit=True)
+
+
+def failing_llama(condition: Callable[[Any, int], bool]) -> Any:
+    """Return a model whose first layer raises an error under a condition on it and the number of tokens."""
+    model: Any = make("llama")
+
+    def fail(layer: Any, args: tuple[torch.Tensor, ...]) -> None:
+        if condition(layer, args[0].shape[1]):
+            raise RuntimeError("narrow(): length must be non-negative")
+
+    model.model.layers[0].register_forward_pre_hook(fail)
+    return model
+
+
+def test_error_of_a_checked_model_leaves_passes() -> None:
+    def is_replaced_and_long(layer: Any, num_tokens: int) -> bool:
+        return layer.self_attn.config._attn_implementation == NAME and num_tokens > PROBE_TOKENS
+
+    engine = Engine(failing_llama(is_replaced_and_long))
+    problem = engine.placement_problem or ""
+    assert "narrow()" in problem and "\n" not in problem and [one.name for one in engine.methods] == PASSES
+    expected = Engine(make("llama")).run(LAYOUT, methods="vanilla", **OPTIONS).answers["vanilla"].token_ids
+    assert engine.run(LAYOUT, methods="vanilla", **OPTIONS).answers["vanilla"].token_ids == expected
+
+
+@pytest.mark.parametrize("num_tokens", [1, PROBE_TOKENS + 1])
+def test_error_of_a_model_is_one_sentence(num_tokens: int) -> None:
+    with pytest.raises(ModelError, match=r"^LlamaForCausalLM.*narrow\(\).*; use another model$"):
+        Engine(failing_llama(lambda _, count: count >= num_tokens))

@@ -39,6 +39,8 @@ DEFINED = (
     *("yarn", "yarn, interleaved", "yarn, partial", "yarn, partial and interleaved"),
     *("longrope, a short prompt", "longrope, a long prompt", "longrope, partial"),
     *("gpt_oss", "minicpm3", "deepseek_v3", "deepseek_v3, yarn"),
+    *("deepseek_v3, heads of 10 dimensions", "minicpm3, heads of 9 dimensions"),
+    *("gemma4_text, shared keys", "gemma4_unified_text, shared keys"),
     *("gptj", "codegen", "gpt_neox_japanese", "diffllama", "hrm_text"),
     *("smollm3, a layer without RoPE", "cohere2, RoPE in windows only", "exaone4, RoPE in windows only"),
 )

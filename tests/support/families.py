@@ -97,6 +97,15 @@ LATENT_EXPERTS = LATENT | {
     "num_key_value_heads": 4, "n_routed_experts": 2, "num_experts_per_tok": 1, "n_group": 1, "topk_group": 1,
     "moe_intermediate_size": 16, "first_k_dense_replace": 1,
 }  # fmt: skip
+GEMMA_4 = HEADS | {
+    "global_head_dim": 16, "sliding_window": 64, "num_kv_shared_layers": 0,
+    "layer_types": ["sliding_attention", "full_attention"],
+}  # fmt: skip
+PER_LAYER = {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 97}
+SHARED_KEYS = {
+    "num_hidden_layers": 4, "num_kv_shared_layers": 2,
+    "layer_types": 2 * ["sliding_attention", "full_attention"],
+}  # fmt: skip
 WINDOW_THEN_ALL = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 64}
 SOFTCAP = HEADS | {"attn_logit_softcapping": 2.0}
 PARTIAL_YARN = rope("yarn", partial_rotary_factor=0.5)
@@ -155,10 +164,15 @@ FAMILIES = {
     "few rotary dimensions": Family(
         "gpt_neox", {"rope_parameters": PLAIN_ROPE | {"partial_rotary_factor": 0.75}}
     ),
+    "heads of 9 dimensions": Family("gpt_neox", {"hidden_size": 36, "rotary_pct": 0.5}),
     # Latent attention, whose last dimensions rotate and whose values have other dimensions than keys.
     "minicpm3": Family("minicpm3", LATENT | {"num_key_value_heads": 4}),
     "deepseek_v2": Family("deepseek_v2", LATENT_EXPERTS),
     "deepseek_v3": Family("deepseek_v3", LATENT_EXPERTS),
+    "deepseek_v3, heads of 10 dimensions": Family("deepseek_v3", LATENT_EXPERTS | {"qk_nope_head_dim": 6}),
+    "minicpm3, heads of 9 dimensions": Family(
+        "minicpm3", LATENT | {"num_key_value_heads": 4, "qk_nope_head_dim": 5}
+    ),
     "deepseek_v3, yarn": Family("deepseek_v3", LATENT_EXPERTS | rope("yarn", mscale=1.0, mscale_all_dim=0.8)),
     # Attention as a method of the layer, and in two of them rotation by a table.
     "gptj": Family("gptj", {"rotary_dim": 8}),
@@ -170,13 +184,10 @@ FAMILIES = {
     # Sinks: a learned score of each head without a key.
     "gpt_oss": Family("gpt_oss", SINKS),
     # Heads whose dimension differs between layers.
-    "gemma4_text": Family(
-        "gemma4_text",
-        HEADS
-        | {"global_head_dim": 16, "sliding_window": 64, "num_kv_shared_layers": 0}
-        | {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 97}
-        | {"layer_types": ["sliding_attention", "full_attention"]},
-    ),
+    "gemma4_text": Family("gemma4_text", GEMMA_4 | PER_LAYER),
+    # Layers that attend with their own queries to keys of earlier layers.
+    "gemma4_text, shared keys": Family("gemma4_text", GEMMA_4 | PER_LAYER | SHARED_KEYS),
+    "gemma4_unified_text, shared keys": Family("gemma4_unified_text", GEMMA_4 | SHARED_KEYS),
     # Layers without RoPE.
     "smollm3, a layer without RoPE": Family("smollm3", {"no_rope_layers": [1, 0]}),
     "cohere2, RoPE in windows only": Family("cohere2", WINDOW_THEN_ALL),
@@ -198,6 +209,8 @@ DAILY = {
         "longrope, a long prompt",
         "smollm3, a layer without RoPE",
         "deepseek_v3",
+        "deepseek_v3, heads of 10 dimensions",
+        "gemma4_text, shared keys",
         "gpt_oss",
     ),
 }
