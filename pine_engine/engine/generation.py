@@ -2,8 +2,8 @@
 
 The loop is a coroutine that yields its decode steps, so that several runs can share one (`scheduling`).
 
-In float32, and in bfloat16 and float16 where these are computed in float32, a row of a batch of 2 or more is
-bitwise identical for every batch size and neighbor. A batch of one uses another GEMM kernel.
+On a CPU in float32, bfloat16 and float16, a row of a batch of 2 or more is bitwise identical for every batch
+size and neighbor (`is_batch_invariant`). A batch of one may use another GEMM kernel.
 """
 
 import time
@@ -343,9 +343,13 @@ def generate_batch(
     """Answer prompts greedily and yield (index of the prompt, answer), each as soon as it is finished.
 
     A finished answer frees its slot for the next prompt, so that memory does not grow with the number of
-    prompts. From batch_size 2 on, an answer is bitwise independent of its neighbors. It differs by rounding
-    from `Engine.run` with one method, which is a batch of one. The model computes only while an answer is
-    awaited; closing the generator stops it. `dict(generate_batch(...))` waits for all answers.
+    prompts. The model computes only while an answer is awaited; closing the generator stops it.
+    `dict(generate_batch(...))` waits for all answers.
+
+    On a CPU in float32, bfloat16 and float16, an answer is bitwise independent of its neighbors and, from 2
+    on, of the batch size. In float64, on a GPU and without oneDNN, another batch size may change it by
+    rounding. So may a batch of one, as in `Engine.run` with one method, except in a half precision in which
+    the processor multiplies.
 
     Args:
         engine: Engine that answers.

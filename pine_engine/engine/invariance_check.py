@@ -73,18 +73,17 @@ def _changes_by_order(patched_models: Sequence[PatchedModel], vocab_size: int) -
     layout = TokenLayout(prefix, tuple(documents), suffix)
     options = passes.PassOptions(patched_models, reserved_tokens=1, logits_to_keep=layout.suffix_length)
     orders = layout, layout.reorder([3, 0, 4, 1, 2])
-    is_stock = isinstance(patched_models[0], StockModel)
-    # On the CPU, decode steps are batch-invariant. Hooks, such as those of adapters, may expect one prompt.
+    # Hooks, such as those of adapters, may expect one prompt.
     has_hooks = any(module._forward_pre_hooks for module in network.modules())
-    can_decode = is_stock or (input_device(network).type != "cpu" and not has_hooks)
     changes = {}
-    for name in CHECKED_METHODS[is_stock]:
+    for name in CHECKED_METHODS[isinstance(patched_models[0], StockModel)]:
         rows, logits = zip(*(passes.prefill(each, METHODS[name], options) for each in orders), strict=True)
-        one, other = logits
-        if can_decode:
+        if has_hooks:
+            steps = [passes.extend([row], [suffix[:1]], is_step=True)[0] for row in rows]
+        else:
             batch_caches(rows)
-            step = passes.extend(rows, [suffix[:1]] * len(rows), is_step=True)
-            one, other = (torch.cat(pair) for pair in zip(logits, step, strict=True))
+            steps = [*passes.extend(rows, [suffix[:1]] * len(rows), is_step=True)]
+        one, other = (torch.cat(pair) for pair in zip(logits, steps, strict=True))
         if not torch.equal(one, other):
             changes[METHODS[name].label] = (one - other).abs().max().item()
     return changes

@@ -118,10 +118,7 @@ def prefill_orders(
         options: Options of each, which differ in recorder and reused states.
     """
     model = options[0].patched_models[0]
-    # The native GEMM of half precision is tested for batches of decode steps only.
-    is_invariant = model.network.dtype == torch.float32 and is_batch_invariant(
-        model.network.dtype, input_device(model.network)
-    )
+    is_invariant = is_batch_invariant(model.network.dtype, input_device(model.network))
     if len(layouts) > 1 and is_invariant and method.has_one_pass and not isinstance(model, StockModel):
         pairs = zip(layouts, options, strict=True)
         states = [each.state(build_plan(method, layout)) for layout, each in pairs]

@@ -1,18 +1,34 @@
 """Self-test of single operations: results of a row are independent of its index and reproducible."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import scaled_dot_product_attention
 
 from pine_engine.attention.arithmetic import copied
 from pine_engine.models.packed import PackedWeight, is_packable
+from pine_engine.network.batch_invariant_ops import (
+    IN_DECODE_STEP,
+    cancelling_rows,
+    cancelling_weight,
+    is_quantized,
+)
+from pine_engine.network.parallel import is_split
 
 GEMM_ROWS = (*range(2, 17), 64, 300)
 """Numbers of rows of the tested GEMMs: all small ones, as in decode steps, and two as in prefill."""
+
+EXPERT_ROWS = (2, 7, 33, 64, 300)
+"""Numbers of rows of the tested mixtures of experts, each of which gets a share of them."""
+
+EXPERT_SCALE = 256
+"""Factor of the rows of mixtures of experts."""
 
 ELEMENTWISE_ROWS = (12, 13, 64, 101, 300, 301)
 """Numbers of rows of the tested activations and norms: prompts of even and odd length."""
@@ -53,18 +69,75 @@ def join(items: Iterable[object]) -> str:
 
 
 def linear_layers(network: nn.Module, *, is_packed: bool = False) -> list[RowLayer]:
-    """Return one linear layer of each shape, or its GEMM with the 4-bit weights of decode steps."""
+    """Return one linear layer of each shape, or its GEMM with the 4-bit weights of decode steps.
+
+    Dense weights are replaced by those whose sums cancel: another order of a sum then changes most results.
+    """
     by_shape: dict[tuple[int, int, bool], nn.Linear] = {}
     for module in network.modules():
         if isinstance(module, nn.Linear):
             by_shape.setdefault((module.in_features, module.out_features, module.bias is not None), module)
     if not is_packed:
-        return [("linear layer", module.in_features, module) for module in by_shape.values()]
+        return [("linear layer", module.in_features, _cancelling(module)) for module in by_shape.values()]
     return [
         ("4-bit linear layer", module.in_features, PackedWeight.of(module.weight).multiply)
         for module in by_shape.values()
         if is_packable(module)
     ]
+
+
+def _cancelling(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
+    weight = layer.weight
+    # Hooks load or gather the weights of their layer.
+    has_hook = hasattr(layer, "_hf_hook") or is_split(layer)
+    if has_hook or is_quantized(weight) or not weight.is_floating_point():
+        return layer
+    replaced = {"weight": cancelling_weight(*weight.shape, weight.dtype).to(weight.device)}
+    if layer.bias is not None:
+        replaced["bias"] = torch.zeros_like(layer.bias)
+    return lambda rows: functional_call(layer, replaced, rows)  # type: ignore[no-any-return]
+
+
+def in_decode_steps(layers: Iterable[RowLayer]) -> list[RowLayer]:
+    """Return layers as they are computed in decode steps."""
+
+    def compute(layer: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+        IN_DECODE_STEP.set(True)
+        return layer(rows)
+
+    return [
+        (f"{name} of decode steps", width, partial(copy_context().run, compute, layer))
+        for name, width, layer in layers
+    ]
+
+
+def expert_layers(network: nn.Module) -> list[RowLayer]:
+    """Return one mixture of experts of each kind, with its router, and with weights whose sums cancel."""
+    layers: dict[str, RowLayer] = {}
+    for module in network.modules():
+        if isinstance(getattr(module, "experts", None), nn.Module):
+            width = network.config.get_text_config().hidden_size
+            layers.setdefault(type(module).__name__, (type(module).__name__, width, _mixture(module, width)))
+    return list(layers.values())
+
+
+def _mixture(module: nn.Module, width: int) -> Callable[[Tensor], Tensor]:
+    # Weights (experts, out, in) of the first layers; second layers have another width or layout.
+    replaced = {
+        name: cancelling_weight(len(weight) * weight.shape[1], width, weight.dtype)
+        .view(weight.shape)
+        .to(weight.device)
+        for name, weight in module.named_parameters()
+        if weight.dim() == 3 and weight.shape[-1] == width and weight.is_floating_point()
+    }
+
+    def mix(rows: Tensor) -> Tensor:
+        # The second layers multiply rounding errors, which must not be too small for float16.
+        output = functional_call(module, replaced, EXPERT_SCALE * rows[None])
+        hidden_states: Tensor = output[0] if isinstance(output, tuple) else output
+        return hidden_states.view(rows.shape)
+
+    return mix
 
 
 def elementwise_layers(network: nn.Module) -> list[RowLayer]:
@@ -94,7 +167,7 @@ def check_rows(
     """Check that each row of a layer is bitwise identical after the rows are reversed and rotated."""
     failed = []
     for (layer, width, function), count in product(layers, counts):
-        rows = _random((count, width), dtype, device)
+        rows = cancelling_rows(count, width, dtype).to(device)
         result = function(rows)
         indices = torch.arange(count)
         orders = indices.flip(0), indices.roll(1)  # together they move every row
@@ -103,6 +176,23 @@ def check_rows(
     scope = f"{len(layers)} layers, {join(counts)} rows, {torch.get_num_threads()} threads"
     meaning = "hidden states of a token do not depend on its index in the prompt"
     return check_all(name, failed, scope=scope, meaning=meaning)
+
+
+@torch.inference_mode()
+def check_experts(layers: Sequence[RowLayer], dtype: torch.dtype, device: torch.device) -> Check:
+    """Check that each row of a mixture of experts is bitwise identical next to any number of other rows."""
+    failed = []
+    for layer, width, function in layers:
+        rows = cancelling_rows(max(EXPERT_ROWS), width, dtype).to(device)
+        result = function(rows)
+        failed += [
+            f"{layer} ({count} x {width})"
+            for count in EXPERT_ROWS
+            if not torch.equal(function(rows[-count:].clone()), result[-count:])
+        ]
+    scope = f"{len(layers)} layers, {join(EXPERT_ROWS)} rows, {torch.get_num_threads()} threads"
+    meaning = "hidden states of a token do not depend on the tokens that the same expert gets"
+    return check_all("mixture of experts", failed, scope=scope, meaning=meaning)
 
 
 @torch.inference_mode()

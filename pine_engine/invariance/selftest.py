@@ -16,6 +16,7 @@ from pine_engine.engine.orders import OrderStats
 from pine_engine.invariance import kernel_checks as kernels
 from pine_engine.invariance.kernel_checks import Check, check_all, join
 from pine_engine.methods.table import METHODS
+from pine_engine.network.batch_invariant_ops import uses_blocks
 from pine_engine.network.thread_tuner import torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.orders import sample_orders
@@ -47,12 +48,19 @@ def plan_checks(engine: Engine, *, shuffles: int = 5, seed: int = 0) -> list[Cal
     hard = [Engine(make(MARK + shape), name=f"tiny model, {label}") for shape, label in DEMANDING.items()]
     tied = Engine(without_keys(make(TINY)), decode_in_4bit=engine.decode_in_4bit)
     network = (tiny if engine.placement_problem else engine).patched_models[0].network
+    linear_layers = kernels.linear_layers(network)
+    networks = (*(model.patched_models[0].network for model in hard), network)
+    experts = [layer for each in networks for layer in kernels.expert_layers(each)]
+    if uses_blocks(dtype, device):
+        linear_layers += kernels.in_decode_steps(linear_layers)
+        experts += kernels.in_decode_steps(experts)
     layers = {
-        "linear layers": (kernels.linear_layers(network), kernels.GEMM_ROWS),
+        "linear layers": (linear_layers, kernels.GEMM_ROWS),
         "activations and norms": (kernels.elementwise_layers(network), kernels.ELEMENTWISE_ROWS),
     }
     checks: list[Callable[[], Check]] = [
         *(partial(kernels.check_rows, name, *rows, dtype, device) for name, rows in layers.items()),
+        partial(kernels.check_experts, experts, dtype, device),
         partial(kernels.check_fused_attention, dtype, device),
         partial(kernels.check_determinism, dtype, device),
     ]

@@ -1,8 +1,9 @@
 """Batch-invariant operations: the result for one token is bitwise identical in every batch.
 
-On the CPU, torch's operations are not like that (docs/exactness.md). So float32 GEMMs use oneDNN;
-half-precision GEMMs are computed in float32 and rounded once, unless the processor multiplies in that dtype;
-and elementwise functions are split into whole SIMD blocks. On a GPU, torch's operations are used.
+On the CPU, torch's operations are not like that (docs/exactness.md). So float32 GEMMs use oneDNN. GEMMs in
+half precision are native ones of a fixed number of rows if the processor multiplies in that dtype; otherwise
+they are computed in float32 and rounded once. Elementwise functions are split into whole SIMD blocks. On a
+GPU, torch's operations are used.
 """
 
 import itertools
@@ -37,16 +38,22 @@ UPCAST_CHUNK_NUMEL = 2**21  # half-precision weights converted to float32 at a t
 
 HALF_PRECISION = (torch.bfloat16, torch.float16)
 
+DECODE_BLOCK, PREFILL_BLOCK = 32, 128
+"""Number of rows of each native GEMM in half precision, in decode steps and in all other passes.
+
+Sums of a native GEMM differ between numbers of rows, so the number never depends on the input. Larger blocks
+have more padding in short prompts; smaller ones read the weights more often in long prompts.
+"""
+
 PROBE_WEIGHT_SHAPES = ((576, 1536), (1536, 576), (333, 100))
-PROBE_BATCH_SIZES = (*range(2, 18), 36, 64, 109, 160)
-"""GEMMs that test batch invariance of torch: shapes (out, in) of weights, and batch sizes."""
+"""Shapes (out, in) of the weights of the GEMMs that test blocks."""
 
 HAS_ONEDNN: bool = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 Forward = Callable[..., Any]
 
 SINGLE_ROW_PASS: ContextVar[bool] = ContextVar("is_one_row", default=False)
-"""True inside a forward pass of a single token, whose result is compared with no other batch size."""
+"""True inside a forward pass of a single token, if its GEMMs may differ from those of a batch."""
 
 IN_DECODE_STEP: ContextVar[bool] = ContextVar("is_step", default=False)
 """True inside a decode step, which uses packed weights where the model has them."""
@@ -59,12 +66,14 @@ def invariant_linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -
     use_onednn = HAS_ONEDNN and rows.device.type == weight.device.type == "cpu" and rows.dtype == weight.dtype
     if not use_onednn or not rows.numel():
         return functional.linear(rows, weight, bias)
+    if uses_blocks(rows.dtype, rows.device):
+        return _block_gemm(rows, weight, bias, DECODE_BLOCK if IN_DECODE_STEP.get() else PREFILL_BLOCK)
     is_single_row = rows.numel() == rows.shape[-1]
     if is_single_row and not SINGLE_ROW_PASS.get():
         return invariant_linear(torch.cat((rows, rows)), weight, bias)[: len(rows)]
     if rows.dtype == torch.float32:
         return _onednn(rows, weight, bias)
-    if rows.dtype in HALF_PRECISION and not is_single_row and not multiplies_in(rows.dtype):
+    if rows.dtype in HALF_PRECISION and not is_single_row:
         return _fp32_gemm(rows, weight, bias)
     return functional.linear(rows, weight, bias)
 
@@ -74,37 +83,76 @@ def is_quantized(weight: Tensor) -> bool:
     return type(weight).dequantize is not Tensor.dequantize
 
 
+def uses_blocks(dtype: torch.dtype, device: torch.device) -> bool:
+    """Check whether linear layers are native GEMMs in blocks of rows, also for a single row."""
+    return HAS_ONEDNN and device.type == "cpu" and dtype in HALF_PRECISION and multiplies_in(dtype)
+
+
 def is_batch_invariant(dtype: torch.dtype, device: torch.device) -> bool:
     """Check whether linear layers are batch-invariant on a device.
 
     If so, batch size (2 or more) and number of threads may change between calls.
     """
-    if not HAS_ONEDNN or device.type != "cpu":
-        return False
-    if dtype in HALF_PRECISION and multiplies_in(dtype):
-        return native_gemm_is_batch_invariant(dtype, torch.get_num_threads())
-    return dtype in (torch.float32, *HALF_PRECISION)
+    if uses_blocks(dtype, device):
+        return block_gemm_is_batch_invariant(dtype, torch.get_num_threads())
+    return HAS_ONEDNN and device.type == "cpu" and dtype in (torch.float32, *HALF_PRECISION)
 
 
 @cache
-def native_gemm_is_batch_invariant(dtype: torch.dtype, threads: int) -> bool:
-    """Check whether torch's GEMM is batch-invariant with one thread and with `threads`, by a few GEMMs."""
-    generator = torch.Generator().manual_seed(0)
-    for num_outputs, num_inputs in PROBE_WEIGHT_SHAPES:
-        weight = torch.randn(num_outputs, num_inputs, generator=generator).to(dtype)
-        rows = torch.randn(max(PROBE_BATCH_SIZES), num_inputs, generator=generator).to(dtype)
-        expected = functional.linear(rows, weight)
-        for batch_size, num_threads in itertools.product(PROBE_BATCH_SIZES, {1, threads}):
+def block_gemm_is_batch_invariant(dtype: torch.dtype, threads: int) -> bool:
+    """Check, by a few GEMMs, whether a row has one result at every index of a block.
+
+    With one thread and with `threads`, and next to other rows.
+    """
+    blocks = DECODE_BLOCK, PREFILL_BLOCK
+    for (num_outputs, num_inputs), block in itertools.product(PROBE_WEIGHT_SHAPES, blocks):
+        rows = cancelling_rows(block, num_inputs, dtype)
+        weight = cancelling_weight(num_outputs, num_inputs, dtype)
+        with torch_num_threads(1):
+            expected = functional.linear(rows, weight)
+        for num_threads in {1, threads}:
             with torch_num_threads(num_threads):
-                result = functional.linear(rows[-batch_size:].clone(), weight)
-            if not torch.equal(result, expected[-batch_size:]):
+                moved = functional.linear(rows.flip(0), weight).flip(0)
+                repeated = functional.linear(rows[:1].repeat(block, 1), weight)
+            if not (torch.equal(moved, expected) and (repeated == expected[0]).all()):
                 return False
     return True
+
+
+def cancelling_rows(num_rows: int, num_inputs: int, dtype: torch.dtype) -> Tensor:
+    """Return random rows (num_rows, num_inputs) in which each number has its negative at a random index.
+
+    Their products with `cancelling_weight` sum to 0, so that computed sums are rounding errors alone. Another
+    order of a sum then changes most results, also after rounding to half precision.
+    """
+    return _paired(num_rows, num_inputs, dtype, -1)
+
+
+def cancelling_weight(num_outputs: int, num_inputs: int, dtype: torch.dtype) -> Tensor:
+    """Return a random weight (num_outputs, num_inputs), equal at the indices of each pair."""
+    return _paired(num_outputs, num_inputs, dtype, 1)
+
+
+def _paired(count: int, num_inputs: int, dtype: torch.dtype, sign: int) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    half = num_inputs // 2
+    indices = torch.randperm(2 * half, generator=generator)  # of rows and weights alike
+    numbers = torch.randn(count, half, generator=generator.manual_seed(2 + sign)).to(dtype)
+    # The last of an odd number of inputs is 0.
+    return functional.pad(torch.cat((numbers, sign * numbers), 1)[:, indices], (0, num_inputs - 2 * half))
 
 
 def _onednn(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     result: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
     return result
+
+
+def _block_gemm(rows: Tensor, weight: Tensor, bias: Tensor | None, block: int) -> Tensor:
+    """Apply a native linear layer to `block` rows at a time, the last padded with zeros."""
+    flat = rows.reshape(-1, rows.shape[-1])
+    padded = functional.pad(flat, (0, 0, 0, -len(flat) % block))
+    parts = [functional.linear(part, weight, bias) for part in padded.split(block)]
+    return torch.cat(parts)[: len(flat)].view(*rows.shape[:-1], -1)
 
 
 def _fp32_gemm(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from pine_engine.errors import ModelError
-from pine_engine.network.batch_invariant_ops import IN_DECODE_STEP, SINGLE_ROW_PASS
+from pine_engine.network.batch_invariant_ops import IN_DECODE_STEP, SINGLE_ROW_PASS, uses_blocks
 from pine_engine.network.layer_progress import LAYER_PROGRESS
 from pine_engine.network.rope import aligned_head_dim
 
@@ -113,7 +113,7 @@ def run_pass(
 
     def forward() -> Tensor:
         _RUNNING.set((attend, itertools.count()))
-        SINGLE_ROW_PASS.set(ids.numel() == 1)
+        SINGLE_ROW_PASS.set(ids.numel() == 1 and not uses_blocks(network.dtype, ids.device))
         IN_DECODE_STEP.set(is_step)
         LAYER_PROGRESS.set(None)
         logits: Tensor = network(input_ids=ids, position_ids=position_ids, use_cache=False, **options).logits

@@ -218,3 +218,28 @@ def test_layer_that_depends_on_position_has_warning() -> None:
     model.model.layers[0].mlp = nn.Sequential(model.model.layers[0].mlp, DependsOnPosition())
     warning = Engine(model, name="uneven").invariance_warning
     assert warning is not None and all(name in warning for name in ("uneven", "float32", "PCW", "PINE"))
+
+
+class DependsOnIndexOfStep(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.batch_sizes: set[int] = set()
+
+    def forward(self, rows: Tensor) -> Tensor:
+        self.batch_sizes.add(len(rows))
+        indices = torch.arange(len(rows))[:, None, None]
+        return rows * (1 + 1e-3 * indices * (rows.shape[1] == 1))
+
+
+@pytest.mark.parametrize("has_hook", [False, True])
+def test_check_at_load_decodes_on_the_cpu(has_hook: bool) -> None:
+    """A hook, such as that of an adapter, may expect one prompt, so that the orders are decoded in turn."""
+    model = make("llama")
+    uneven = DependsOnIndexOfStep()
+    model.model.layers[0].mlp = nn.Sequential(model.model.layers[0].mlp, uneven)
+    if has_hook:
+        model.model.layers[1].register_forward_pre_hook(lambda *_: None)
+    engine = Engine(model, name="uneven")
+    assert (engine.invariance_warning is None) == has_hook
+    module: Any = engine.patched_models[0].network.model.layers[0].mlp[1]
+    assert max(module.batch_sizes) == (1 if has_hook else 2)

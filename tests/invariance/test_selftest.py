@@ -16,7 +16,9 @@ from pine_engine.invariance.kernel_checks import GEMM_ROWS, Check
 from pine_engine.invariance.selftest import INVARIANT, MIXED_PROMPTS, PUBLISHED, prompts
 from pine_engine.methods.table import METHODS
 from pine_engine.network import rope
+from pine_engine.network.batch_invariant_ops import IN_DECODE_STEP
 from pine_engine.network.thread_tuner import torch_num_threads
+from tests.support.native_gemm import gemm_by_rows, simulate_native_gemm
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +43,7 @@ def test_self_test_covers_models(engine: Engine) -> None:
         *(f"tiny model: {label}" for label in prompts(97)),
         *(f"{model}: control, vanilla changes" for model in ("tiny model", "random:tiny")),
         *("tiny model: exact ties of importance", "linear layers", "activations and norms"),
+        "mixture of experts",
         *("fused attention", "determinism"),
     }
     for model, methods in (("tiny model", INVARIANT), ("random:tiny", PUBLISHED)):
@@ -84,30 +87,62 @@ def test_check_batch_neighbors_batch_dependent_layer_fails(engine: Engine) -> No
     assert check.found.count(" (up to ") == 2
 
 
+Gemm = Callable[..., Tensor]
+Patches = dict[Any, dict[str, Any]]
+
+
+def is_split(*_: Tensor) -> bool:
+    return torch.get_num_threads() > 1
+
+
+def is_vector(rows: Tensor, columns: Tensor) -> bool:
+    return 1 in (rows.shape[-2], columns.shape[-1])
+
+
 def unpadded_gemm(rows: Tensor, columns: Tensor, added: Tensor | float = 0) -> Tensor:
     return rows @ columns + added
 
 
+def simulated(gemm: Gemm, has_other_kernel: Callable[..., bool]) -> Gemm:
+    """Return a GEMM with another kernel for one sequence, whose number of heads is odd, than for two."""
+
+    def multiply(rows: Tensor, columns: Tensor, *added: Tensor) -> Tensor:
+        is_other = len(rows) % 2 == 1 and has_other_kernel(rows, columns)
+        return gemm(rows, columns, *added) * (1 + 1e-5 * is_other)
+
+    return multiply
+
+
+def patch(monkeypatch: pytest.MonkeyPatch, patches: Patches) -> None:
+    for module, names in patches.items():
+        for name, value in names.items():
+            monkeypatch.setattr(module, name, value)
+
+
+SPLIT: Patches = {
+    arithmetic: {"batched_gemm": simulated(arithmetic.batched_gemm, is_split)},
+    forward: {"decode_attention_threads": lambda *_: 1},
+}
+UNPADDED: Patches = {arithmetic: {"batched_gemm": simulated(unpadded_gemm, is_vector)}}
+
+
 @pytest.mark.parametrize(
-    ("shape", "threads", "broken"),
+    ("shape", "threads", "processor", "broken"),
     [
-        ("seven-queries", 2, {forward: {"decode_attention_threads": lambda *_: None}}),
-        ("seven-queries", 1, {arithmetic: {"batched_gemm": unpadded_gemm}}),  # a single column
-        (  # a single row of a head that begins at any address
-            "unaligned-heads",
-            2,
-            {arithmetic: {"batched_gemm": unpadded_gemm}, rope: {"ALIGNED_DIMS": 1}},
-        ),
+        ("seven-queries", 2, SPLIT, {forward: {"decode_attention_threads": lambda *_: None}}),
+        ("seven-queries", 1, {}, UNPADDED),  # a single column
+        ("unaligned-heads", 2, {}, UNPADDED | {rope: {"ALIGNED_DIMS": 1}}),  # a single row
     ],
+    ids=["split", "column", "row"],
 )
 def test_check_stacking_needs_invariant_attention(
-    shape: str, threads: int, broken: dict[Any, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    shape: str, threads: int, processor: Patches, broken: Patches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with torch_num_threads(threads):
         assert selftest.check_stacking(load_engine(f"random:{shape}")).holds
-        for module, names in broken.items():
-            for name, value in names.items():
-                monkeypatch.setattr(module, name, value)
+        patch(monkeypatch, processor)
+        assert selftest.check_stacking(load_engine(f"random:{shape}")).holds
+        patch(monkeypatch, broken)
         assert not selftest.check_stacking(load_engine(f"random:{shape}")).holds
 
 
@@ -148,6 +183,32 @@ def test_check_rows_index_dependent_layer_fails() -> None:
     assert check(lambda rows: rows * 2, *GEMM_ROWS).verdict == "pass"
     for nudge in torch.eye(5)[:, :, None] * 1e-3:
         assert not check(nudge.add, 5).holds
+
+
+def test_linear_layers_show_other_sums_in_bfloat16() -> None:
+    """One bfloat16 result of some thousand changes with random numbers, and most with sums that cancel."""
+    layer = nn.Linear(64, 7, dtype=torch.bfloat16)
+
+    def by_index(rows: Tensor) -> Tensor:
+        parts = [gemm_by_rows(part, layer.weight, layer.bias) for part in rows.split((6, 2))]
+        return torch.cat(parts)
+
+    layer.forward = by_index  # type: ignore[method-assign, assignment]
+    layers = kernel_checks.linear_layers(layer)
+    assert not kernel_checks.check_rows("rows", layers, (8,), torch.bfloat16, CPU).holds
+
+
+@pytest.mark.parametrize("in_blocks", [True, False])
+def test_check_experts_needs_blocks(in_blocks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulate_native_gemm(monkeypatch, in_blocks=in_blocks)
+    network = load_engine("random:experts", dtype="bfloat16").patched_models[0].network
+    (name, width, mix), *others = kernel_checks.expert_layers(network)
+    assert (name, width, others) == ("MixtralSparseMoeBlock", 768, [])
+    step = kernel_checks.in_decode_steps([(name, width, mix)])
+    for layers in ([(name, width, mix)], step):
+        check = kernel_checks.check_experts(layers, torch.bfloat16, CPU)
+        assert check.holds == in_blocks, check.found
+    assert step[0][0].endswith("decode steps") and not IN_DECODE_STEP.get()
 
 
 def test_check_packed_batch_dependent_layer_fails(engine: Engine) -> None:
