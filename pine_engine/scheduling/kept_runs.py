@@ -10,11 +10,19 @@ from contextvars import copy_context
 from typing import Any
 
 from pine_engine.errors import Cancelled
-from pine_engine.scheduling.runs import Caller, RunState
+from pine_engine.scheduling.runs import Caller, End, RunState
 from pine_engine.scheduling.shared import SharedRun
 
 KEPT_S = 600.0
 """Seconds for which a run without a page goes on, and for which its result is kept."""
+
+YIELD_S = 10.0
+"""Seconds without a page, such as for a reload, after which a run gives up its place if others wait."""
+
+GAVE_UP = (
+    "Stopped: this page was closed or disconnected, and other visitors waited for the model. Run again for "
+    "the rest."
+)
 
 MAX_KEPT = 20  # runs, each with its result
 
@@ -30,10 +38,14 @@ class KeptRun:
         press: What the page needs to show the run.
         submit: Return the run of a caller, and its steps.
         caller: Caller of the first page.
+        must_yield: Return True if the run, which has no page, has to give up its place.
     """
 
-    def __init__(self, press: Any, submit: Submit, caller: Caller) -> None:
+    def __init__(
+        self, press: Any, submit: Submit, caller: Caller, must_yield: Callable[["KeptRun"], bool]
+    ) -> None:
         self.press = press
+        self._must_yield = must_yield
         self._pages: set[object] = set()
         self._unheard_since = time.monotonic()
         self._is_dropped, self._has_ended = threading.Event(), threading.Event()
@@ -77,9 +89,18 @@ class KeptRun:
         if self._newest is not None:
             yield self._newest
 
+    @property
+    def abandoned_s(self) -> float:
+        """Seconds without a page of a run that has a place; 0 with a page, and without a place."""
+        has_place = self.state.model and not self.state.is_follower and not self._has_ended.is_set()
+        return time.monotonic() - self._unheard_since if has_place and not self._pages else 0.0
+
     def _check(self) -> None:
         if not self._pages and time.monotonic() - self._unheard_since > KEPT_S:
             raise Cancelled("the page did not come back")
+        if self.abandoned_s > YIELD_S and self._must_yield(self):
+            self.state.end = End("disconnected", GAVE_UP)
+            raise Cancelled("others waited")
 
     @contextmanager
     def _page(self) -> Generator[None, None, None]:
@@ -94,9 +115,14 @@ class KeptRun:
 
 
 class KeptRuns:
-    """Last run of each browser, by its key."""
+    """Last run of each browser, by its key.
 
-    def __init__(self) -> None:
+    Args:
+        is_awaited: Return True if a run waits for the place of another one.
+    """
+
+    def __init__(self, is_awaited: Callable[[], bool] = lambda: False) -> None:
+        self._is_awaited = is_awaited
         self._runs: OrderedDict[str, KeptRun] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -109,7 +135,7 @@ class KeptRuns:
         """
         if not caller.client.page or not _KEY.fullmatch(key):
             return submit(caller)
-        run = KeptRun(press, submit, caller)
+        run = KeptRun(press, submit, caller, self._must_yield)
         with self._lock:
             if earlier := self._runs.pop(key, None):
                 earlier.drop()
@@ -124,6 +150,12 @@ class KeptRuns:
         """Return the last run of a browser; None for an unknown key."""
         with self._lock:
             return self._runs.get(key)
+
+    def _must_yield(self, run: KeptRun) -> bool:
+        """Check whether others wait, and no other run has been without a page for longer."""
+        with self._lock:
+            longest = max(self._runs.values(), key=lambda one: one.abandoned_s, default=run)
+        return longest is run and self._is_awaited()
 
     def _keep(self, key: str, run: KeptRun) -> None:
         run.keep()

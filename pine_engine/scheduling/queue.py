@@ -3,10 +3,11 @@
 Unlike gradio's queue, it reports the place in the queue, can be left with Stop and limits each client.
 """
 
+import heapq
 import math
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -92,7 +93,8 @@ class FairQueue:
 
     The next run starts once fewer than `max_active` runs are active and its memory is free; no other run
     passes it. Addresses take turns, and so do the clients of an address; later runs of a client
-    wait behind first runs of others. `share` limits the runs of a client, and scripts to half of the queue.
+    wait behind first runs of others. While other addresses wait, an address starts no run beyond half of the
+    active ones. `share` limits the runs of a client, and scripts to half of the queue.
     If the queue is full, the address with most runs loses one to an address with fewer. A run that can
     follow an active one does not wait and takes no place; the memory is free after the last follower.
     """
@@ -155,6 +157,12 @@ class FairQueue:
         """Return the number of waiting runs."""
         return len(self._behind)
 
+    @property
+    def is_awaited(self) -> bool:
+        """True if the run of a client that listens waits for a place."""
+        with self._moved:
+            return any(ticket.is_ready() for ticket in self._behind)
+
     def wake(self) -> None:
         """Let waiting runs check at once if they can follow the current one."""
         with self._moved:
@@ -181,11 +189,30 @@ class FairQueue:
             return ahead
 
     def seconds(self, ahead: int) -> float | None:
-        """Estimate the duration of this many runs; None before the first run."""
+        """Estimate the time until this many runs have ended or started; None before the first run.
+
+        A run is expected to take as long as the last ones, and one that has taken longer as long again.
+        """
         with self._moved:
             if not self._lasted:
                 return None
-            return ahead * sum(self._lasted) / len(self._lasted) / max(1, len(self._sizes))
+            mean, now = sum(self._lasted) / len(self._lasted), time.monotonic()
+            ages = [now - began for began in self._starts.values()]
+        ends = [mean - age if age < mean else age for age in ages] or [0.0]
+        heapq.heapify(ends)
+        for _ in range(ahead - len(ages)):
+            heapq.heapreplace(ends, ends[0] + mean)
+        return ends[0]
+
+    @property
+    def _starts(self) -> dict[int, float]:
+        """Return the time of the start of each active computation."""
+        starts: dict[int, float] = {}
+        for ticket in self._tickets:
+            if ticket.began is not None:
+                key = id(ticket.computation or ticket)
+                starts[key] = min(ticket.began, starts.get(key, math.inf))
+        return starts
 
     @property
     def _sizes(self) -> dict[int, float]:
@@ -280,11 +307,16 @@ class FairQueue:
         waiting = self._waiting
         is_ready = {ticket: ticket.can_start for ticket in waiting}
         turns, ordered = dict(self._turns), []
+        active = [ticket for ticket in self._tickets if ticket.began is not None and not ticket.is_follower]
+        num_active = Counter(ticket.client.address for ticket in active)
+        num_free = self.max_active - len(active)
+        max_of_address = self.max_active // 2 or math.inf  # with one place, turns suffice
         for turn in range(self._taken + 1, self._taken + 1 + len(waiting)):
             first = min(
                 waiting,  # of several equal ones the first that came
                 key=lambda ticket: (
                     not is_ready[ticket],
+                    num_active[ticket.client.address] >= max_of_address,
                     turns.get(ticket.client.address, 0),
                     turns.get(ticket.client.name, 0),
                 ),
@@ -292,6 +324,7 @@ class FairQueue:
             waiting.remove(first)
             ordered.append(first)
             turns[first.client.address] = turns[first.client.name] = turn
+            num_active[first.client.address] += len(ordered) <= num_free
         return ordered
 
     def _take_turn(self, ticket: Ticket) -> None:

@@ -30,7 +30,7 @@ class Work:
 
     def submit(self, caller: Caller) -> tuple[RunState, Generator[Any, None, None]]:
         self.caller = caller
-        return RunState("test", (), StopFlag(), None), self._run(caller)
+        return RunState("test", (), StopFlag(), None, model="tiny"), self._run(caller)
 
     def _run(self, caller: Caller) -> Generator[str, None, None]:
         try:
@@ -75,6 +75,48 @@ def test_run_goes_on_without_its_page_and_is_found_by_its_key() -> None:
     work.finish()
     assert list(back)[-1:] == ["three"]
     assert list(found.follow(PAGE)) == ["three"], "and after a second reload"
+
+
+def test_run_without_page_yields_while_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_runs, "YIELD_S", 0.05)
+    awaited = [False]
+    kept, work, later = KeptRuns(lambda: awaited[0]), Work(), Work()
+    _, steps = kept.start(KEY, None, work.submit, PAGE)
+    work.go.release()
+    assert next(steps) == "one"
+    awaited[0] = True
+    time.sleep(0.1)
+    work.go.release()
+    assert next(steps) == "two", "a run with a page goes on"
+    steps.close()
+    kept.start(OTHER, None, later.submit, PAGE)
+    time.sleep(0.1)
+    later.go.release()
+    found, other = kept.find(KEY), kept.find(OTHER)
+    assert found and other
+    wait_until(lambda: other._shared._newest == "one")
+    assert not later.is_closed, "one run gives up its place for one that waits"
+    work.go.release()
+    wait_until(lambda: work.is_closed)
+    assert list(found.follow(PAGE)) == ["three"], "what it has computed is kept"
+    assert found.state.end and found.state.end.reason == "disconnected" and found.state.end.sentence
+    later.go.release()
+    wait_until(lambda: later.is_closed)
+
+
+@pytest.mark.parametrize("state", [{"model": ""}, {"is_follower": True}])
+def test_run_without_place_yields_nothing(state: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_runs, "YIELD_S", 0.0)
+    kept, work = KeptRuns(lambda: True), Work()
+    current, _ = kept.start(KEY, None, work.submit, PAGE)
+    vars(current).update(state)
+    time.sleep(0.05)
+    work.go.release()
+    found = kept.find(KEY)
+    assert found
+    wait_until(lambda: found._shared._newest == "one")
+    work.finish()
+    assert current.end is None
 
 
 def test_failure_is_raised_after_the_page_came_back() -> None:

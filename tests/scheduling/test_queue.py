@@ -262,3 +262,62 @@ def test_active_runs_take_no_place_in_the_queue() -> None:
         with pytest.raises(QueueFullError, match="is full: 1 waiting"):
             there.enter_context(queue.join(PAGES[0], **sized(1)))
         assert started(tickets) == [True, True, False]
+
+
+def test_address_starts_half_of_the_runs_while_others_wait() -> None:
+    queue = FairQueue(20, max_active=4, free_memory=lambda: 1e9)
+    with ExitStack() as there:
+        tickets = [there.enter_context(queue.join(PAGES[0], **sized(1))) for _ in range(6)]
+        waiting = [there.enter_context(queue.join(PAGES[2], **sized(1))) for _ in range(3)]
+        assert started([*tickets, *waiting]) == [True, True, *[False] * 4, True, True, False]
+        assert queue.is_awaited
+
+
+def test_address_takes_all_places_if_no_other_waits() -> None:
+    queue = FairQueue(20, max_active=4, free_memory=lambda: 1e9)
+    with ExitStack() as there:
+        tickets = [there.enter_context(queue.join(PAGES[0], **sized(1))) for _ in range(5)]
+        assert started(tickets) == [True] * 4 + [False]
+        other = there.enter_context(queue.join(PAGES[2], **sized(1)))
+        assert other.wait(0) == 4 and tickets[4].wait(0) == 5
+
+
+def test_places_freed_by_the_largest_address_go_to_others() -> None:
+    queue = FairQueue(20, max_active=4, free_memory=lambda: 1e9)
+    with ExitStack() as there:
+        leaving = [ExitStack() for _ in range(4)]
+        active = [one.enter_context(queue.join(PAGES[0], **sized(1))) for one in leaving]
+        assert all(started(active))
+        mine = [there.enter_context(queue.join(PAGES[0], **sized(1))) for _ in range(3)]
+        theirs = [there.enter_context(queue.join(PAGES[2], **sized(1))) for _ in range(3)]
+        for one in leaving[:2]:
+            one.close()
+        assert started([*mine, *theirs]) == [False] * 3 + [True, True, False]
+
+
+def test_run_that_no_listening_client_waits_for_is_not_awaited() -> None:
+    queue = FairQueue(20)
+    with ExitStack() as there:
+        assert there.enter_context(queue.join(PAGES[0])).wait(0) == 0
+        assert not queue.is_awaited
+        there.enter_context(queue.join(PAGES[1], lambda: False)).wait(0)
+        assert not queue.is_awaited
+        there.enter_context(queue.join(PAGES[2])).wait(0)
+        assert queue.is_awaited
+
+
+def test_estimated_wait_counts_the_age_of_active_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    queue = FairQueue(20, max_active=2, free_memory=lambda: 1e9)
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    with queue.join(PAGES[0], **sized(1)) as ticket:
+        ticket.wait(0)
+        now[0] += 10
+    with ExitStack() as there:
+        tickets = [there.enter_context(queue.join(one, **sized(1))) for one in (PAGES[0], PAGES[2])]
+        assert all(started(tickets))
+        assert [queue.seconds(ahead) for ahead in (2, 3, 4, 5)] == [10, 10, 20, 20]
+        now[0] += 8
+        assert [queue.seconds(ahead) for ahead in (2, 3, 4)] == [2, 2, 12]
+        now[0] += 92  # longer than the last ones: as long again
+        assert [queue.seconds(ahead) for ahead in (2, 3)] == [100, 100]

@@ -189,7 +189,7 @@ class Sources:
         self.host = Choice(shown(host.name), host.dtype)
         self.main = main
         self.runs = runs or Runs()
-        self.kept = KeptRuns()
+        self.kept = KeptRuns(lambda: self.runs.queue.is_awaited)
         self.device = device
         self._own = dict(own or {})
         self._named = {shown(name): name for name in (host.name, *(allowed or ()))}
