@@ -30,7 +30,7 @@ from pine_engine.prompts.parse_errors import (
     unexpected,
 )
 from pine_engine.prompts.prompt import DocumentInput, Prompt
-from pine_engine.prompts.published_rows import as_whole, is_null, row_fields
+from pine_engine.prompts.published_rows import as_whole, has_documents, is_null, row_fields
 from pine_engine.prompts.row_chats import check_no_chat
 from pine_engine.prompts.row_files import MAX_DOCUMENTS, file_kind, load_json, parse_rows
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
@@ -223,6 +223,8 @@ def read_requests(
 def _read_request(model: type[RequestType], line: int, content: Any) -> tuple[str, RequestType]:
     """Return the id, "" for none, and the request of a row. Fields of requests apply to data rows, too."""
     name = ""
+    if isinstance(content, dict) and "documents" not in content and has_documents(content):
+        content = {key: field for key, field in content.items() if key != "messages"}  # UltraFeedback
     if isinstance(content, dict) and not content.get("messages") and content.keys() - model.model_fields:
         row = validate(DataRow, content)
         name, row = row.id, row.complete(line)

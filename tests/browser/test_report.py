@@ -11,7 +11,7 @@ from viz.export.report import report_page
 
 SCROLL_BAR = 15
 
-FIGURES = 5
+FIGURES = 6
 
 INKS = """() => [getComputedStyle(document.querySelector("h1")).color,
     getComputedStyle(document.querySelector(".pine-plot .xtitle")).fill]"""

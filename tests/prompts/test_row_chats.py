@@ -54,6 +54,10 @@ PLAIN = {"chosen": "Ann.", "rejected": "Ben."}
 TURNS, WHO = ("Hi", "Hello", "Who?"), "User: Hi\n\nAssistant: Hello\n\nUser: Who?"
 PREFERENCES: dict[str, tuple[dict[str, Any], str]] = {
     "UltraFeedback": ({"prompt": "Who?", **pair(chat, "Who?")}, "Who?"),
+    "UltraFeedback of the hub": (
+        {"prompt": "Who?", "prompt_id": "1", "messages": chat("Who?", "Ann."), **pair(chat, "Who?")},
+        "Who?",
+    ),
     "without prompt": (pair(chat, "Who?"), "Who?"),
     "DPO of TRL": ({"prompt": chat("Who?"), **pair(answer_alone)}, "Who?"),
     "several turns": (pair(chat, *TURNS) | {"rejected": chat("Hi", "Hello ", "Who?", "Ben.")}, WHO),

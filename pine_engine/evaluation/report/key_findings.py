@@ -26,17 +26,16 @@ SWAPS = {
 
 
 def key_findings(task: str, run: MeasuredRun) -> list[str]:
-    """Return the findings about one run of a task, one text for each metric, and notes on requests."""
+    """Return the findings about one run of a task, one text for each metric, and notes."""
     grids = [grid for grid in run.tasks if grid.task == task]
-    notes = [note for grid in grids for note in (*grid.repeats.notes(), *grid.quoted_verdict_notes())]
-    texts = [f"{run.label}, {note}." for note in notes]
+    texts = [f"{run.label}, {note}." for grid in grids for note in grid.repeats.notes()]
     texts += [] if run.info.is_greedy else [f"{run.label}: {NOT_GREEDY}."]
     for metric in METRICS:
         rows = {row.method: row for row in metric_rows(task, [run], [metric])}
         if sentences := list(_sentences(rows)):
             count = len(next(iter(rows.values())).grid.examples)
             texts.append(f"{run.label}, {METRIC_LABELS[metric]}, n = {count}: {' '.join(sentences)}")
-    return texts
+    return texts + [f"{run.label}, {note}." for grid in grids for note in grid.quoted_verdict_notes()]
 
 
 def _sentences(rows: Mapping[str, Row]) -> Iterator[str]:
