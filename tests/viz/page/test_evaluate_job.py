@@ -217,7 +217,8 @@ def test_failed_records_are_counted_and_explained(engine: Engine) -> None:
     rows = read_built_in("retrieval_qa")
     long = rows.examples[0].model_copy(update={"question": "why " * 900})
     html = last_results(engine, sent_request(rows=replace(rows, examples=(long, rows.examples[1]))))
-    assert "4 records failed: the prompt has" in read_html(html).text
+    assert "4 of 8 records have an error" in read_html(html).text
+    assert "the prompt has" in read_html(html).text
 
 
 # Stop
