@@ -60,18 +60,26 @@ async def limit_request(app: ASGIApp, scope: Scope, receive: Receive, send: Send
         has_begun = True
         await send(message)
 
+    limited = limit_body(receive, max_bytes, seconds)
+
+    async def receive_to_end() -> Message:
+        """Receive a body too large to its end: a browser reads no answer before it has sent everything."""
+        try:
+            return await limited()
+        except HTTPException as error:
+            rest = limit_body(receive, MAX_REFUSED_BYTES, seconds)
+            with suppress(HTTPException):
+                while error.status_code == 413 and (await rest()).get("more_body", False):
+                    pass
+            raise
+
     try:
-        await app(scope, limit_body(receive, max_bytes, seconds), send_and_note)
+        await app(scope, receive_to_end, send_and_note)
         return
     except ClientDisconnect:
         return
     except HTTPException as error:
         status, detail = error.status_code, error.detail
-        if status == 413:  # a browser reads no answer before it has sent everything
-            rest = limit_body(receive, MAX_REFUSED_BYTES, seconds)
-            with suppress(HTTPException):
-                while (await rest()).get("more_body", False):
-                    pass
     except Exception as error:
         log.warning("%s %s failed: %s", scope["method"], path, type(error).__name__)
         status, detail = (400, NOT_UNDERSTOOD) if is_request_error(error) else (500, explain(error))
