@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from pine_engine.attention.forward import batch_caches
-from pine_engine.attention.state import input_device
+from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.engine import passes
 from pine_engine.methods.table import METHODS
 from pine_engine.models.support import context_limit
@@ -86,4 +87,17 @@ def _changes_by_order(patched_models: Sequence[PatchedModel], vocab_size: int) -
         one, other = (torch.cat(pair) for pair in zip(logits, steps, strict=True))
         if not torch.equal(one, other):
             changes[METHODS[name].label] = (one - other).abs().max().item()
+        can_stack = not has_hooks and not isinstance(patched_models[0], StockModel)
+        if can_stack and input_device(network).type == "cpu":
+            alone, stacked = (_decode(rows, batch, suffix[0]) for batch in ([rows[0], None], rows))
+            if not torch.equal(alone, stacked):
+                changes.setdefault(METHODS[name].label, (alone - stacked).abs().max().item())
     return changes
+
+
+def _decode(rows: Sequence[SequenceState], batch: Sequence[SequenceState | None], token: int) -> Tensor:
+    """Return the logits (1, V) of the first row after its prompt and a token, with others in a batch."""
+    for row in rows:
+        num_decoded = row.num_cached_tokens() - row.state.plan.layout.num_tokens
+        row.cache.truncate(row.cache.length - num_decoded)
+    return passes.extend(batch, [[token]] * len(batch), is_step=True)[0]

@@ -10,9 +10,12 @@ from hypothesis import example, given, settings, strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pine_engine import METHODS, Engine, TokenLayout
+from pine_engine.attention import arithmetic
 from pine_engine.engine import passes
+from pine_engine.network.thread_tuner import torch_num_threads
 from pine_engine.prompts.orders import sample_orders
 from tests.support.families import make
+from tests.support.forward import unpadded_gemm
 
 INVARIANT = [method.name for method in METHODS.values() if method.is_order_invariant]
 
@@ -98,3 +101,11 @@ def test_no_gemm_has_a_single_row_or_column(name: str) -> None:
                 row, _ = passes.prefill(layout_of(lengths, 1, 1), METHODS[name], options)
                 passes.extend([row, None], [[5], [5]], is_step=True)
             assert gemms.shapes and all(min(one) > 1 for one in gemms.shapes), gemms.shapes
+
+
+def test_load_warns_of_a_single_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_of((8, 1, 64, torch.float32))
+    with torch_num_threads(1):
+        assert Engine(engine.model).invariance_warning is None
+        monkeypatch.setattr(arithmetic, "batched_gemm", unpadded_gemm)
+        assert "PINE (up to" in (Engine(engine.model).invariance_warning or "")

@@ -18,6 +18,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.network import rope
 from pine_engine.network.batch_invariant_ops import IN_DECODE_STEP
 from pine_engine.network.thread_tuner import torch_num_threads
+from tests.support.forward import unpadded_gemm
 from tests.support.native_gemm import gemm_by_rows, simulate_native_gemm
 
 
@@ -97,10 +98,6 @@ def is_split(*_: Tensor) -> bool:
 
 def is_vector(rows: Tensor, columns: Tensor) -> bool:
     return 1 in (rows.shape[-2], columns.shape[-1])
-
-
-def unpadded_gemm(rows: Tensor, columns: Tensor, added: Tensor | float = 0) -> Tensor:
-    return rows @ columns + added
 
 
 def simulated(gemm: Gemm, has_other_kernel: Callable[..., bool]) -> Gemm:

@@ -20,6 +20,11 @@ def prefill_logits(engine: Engine, layout: TokenLayout, method: str) -> Tensor:
     return passes.prefill(layout, METHODS[method], options)[1]
 
 
+def unpadded_gemm(rows: Tensor, columns: Tensor, added: Tensor | float = 0) -> Tensor:
+    """Multiply as attention did before it avoided single rows and columns."""
+    return rows @ columns + added
+
+
 @contextmanager
 def count_tokens(module: Any) -> Iterator[list[int]]:
     calls: list[int] = []
