@@ -52,6 +52,7 @@ class PublicSet:
     files: Sequence[Mapping[str, str]] = ()
     read: Callable[[Path], Iterator[Any]] = readers.read_json_lines  # records of one file
     size: int | None = None  # of all files in bytes, None if unknown
+    scoring: str = ""  # rule of its published code, in place of that of the task
 
 
 def download(public_set: PublicSet, folder: Path) -> list[Path]:
@@ -137,7 +138,8 @@ def _rows(public_set: PublicSet, paths: Iterable[Path]) -> Iterator[readers.Row]
                 yield content, index, file.get("part", "")
 
     try:
-        yield from public_set.convert(records())
+        rule = {"scoring": public_set.scoring} if public_set.scoring else {}
+        yield from (row | rule for row in public_set.convert(records()))
     except UNREADABLE as error:
         raise InputError(f"{where} cannot be read ({one_line(error)}); delete it and try again") from error
 

@@ -2,19 +2,21 @@
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictInt
 
 from pine_engine.errors import InputError
+from pine_engine.prompts.answer_words import contains_words
 from pine_engine.prompts.parse_errors import Problem, ValidationErrors
 from pine_engine.prompts.published_rows import as_whole
 from pine_engine.prompts.request import DataRow, read_row
 from pine_engine.prompts.row_files import parse_rows
-from pine_engine.prompts.scoring import Verdict, contains_words
-from pine_engine.prompts.tasks import TASKS, Task
+from pine_engine.prompts.scoring import SCORES, TIE, SubstringRule, Verdict
+from pine_engine.prompts.tasks import TASKS, Task, document_letter
 from pine_engine.prompts.untrusted_json import ListInput
 
 
@@ -28,6 +30,7 @@ class Example(DataRow):
     )  # all that are accepted, for the documents as they are stored
     # Texts that a correct answer does not contain.
     rejected_answers: ListInput[str] = Field(default_factory=list)
+    scoring: Literal[""] | SubstringRule = ""  # rule in place of "words" that a published data set has
     choices: ListInput[Annotated[str, Field(min_length=1)]] = Field(
         default_factory=list
     )  # compared by log-probability; none: those of the task
@@ -41,14 +44,18 @@ class Example(DataRow):
         return tuple(self.choices) or self.sized_task().choices
 
     def sized_task(self, verdict: Verdict = "last") -> Task:
-        """Return the task for the number of documents. verdict: as of Settings."""
-        return TASKS[self.task].sized(len(self.documents), verdict)
+        """Return the task for the number of documents, with the rule of the row. verdict: as of Settings."""
+        task = TASKS[self.task].sized(len(self.documents), verdict)
+        return replace(task, rule=self.scoring, score=SCORES[self.scoring][0]) if self.scoring else task
 
     def score(self, text: str, accepted: Sequence[str], task: Task | None = None) -> float | None:
-        """Return the score by the rule of the task, 0 with a rejected answer, None without accepted ones."""
+        """Return the score by the rule of the task, 0 with a rejected answer, None without accepted ones.
+
+        A rejected answer inside an accepted one, such as "York" in "New York", does not reject.
+        """
         if not accepted:
             return None
-        is_rejected = contains_words(text, self.rejected_answers)
+        is_rejected = contains_words(text, self.rejected_answers, besides=accepted)
         return 0.0 if is_rejected else (task or self.sized_task()).score(text, accepted)
 
     def _problems(self) -> Iterator[Problem]:
@@ -57,6 +64,24 @@ class Example(DataRow):
         if gold is not None and not 0 <= gold <= last:
             message = f"gold_index is {gold}, but documents are counted from 0 to {last}; give one of these, "
             yield Problem(f"{message}or null", "gold_index")
+        if self.task in TASKS:
+            yield from self._unreachable_answers(TASKS[self.task])
+
+    def _unreachable_answers(self, task: Task) -> Iterator[Problem]:
+        """Yield why no answer of a model can be an accepted one, or be scored by the rule of the row."""
+        if self.scoring and task.rule != "words":
+            message = f"scoring does not fit: got {self.scoring}, but {task.name} is scored by {task.rule}"
+            yield Problem(f"{message}; remove it", "scoring")
+        if not task.has_letters:
+            return
+        letters = [document_letter(index) for index in range(len(self.documents))]
+        for answer in self.answers:
+            if answer == TIE and not task.has_tie:
+                message = f"answer 'tie' cannot be given: the prompt of the task {task.name} offers no tie"
+                yield Problem(f"{message}; use the task {task.name}_tie, or leave the row out", "answers")
+            elif answer != TIE and answer not in letters:
+                expected = f"{', '.join(letters)}{f' or {TIE}' if task.has_tie else ''}"
+                yield Problem(f"unknown answer: got {answer!r:.40}, expected {expected}", "answers")
 
 
 def read_examples(

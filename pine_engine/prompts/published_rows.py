@@ -129,7 +129,7 @@ def _judged_fields(row: Mapping[str, Any]) -> dict[str, Any]:
             good = list(string.ascii_uppercase[: sum(name == "chosen" for name, _ in answers)])
     meta = {"subset": row.get("subset"), "models": models}
     fields: dict[str, Any] = {
-        "task": row.get("task", "judge"),
+        "task": row.get("task", "judge_tie" if names[0] == "conversation_a" else "judge"),
         "question": question,
         "documents": texts,
         "answers": good,

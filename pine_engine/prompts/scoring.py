@@ -6,6 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, get_args
 from unicodedata import normalize
 
+from pine_engine.prompts.answer_words import (
+    ascii_digits,
+    contains_words,
+    fold,
+    normalize_words as normalize_words,
+)
+
 TIE = "tie"  # verdict for no answer
 
 Verdict = Literal["last", "first", "alphabetical"]
@@ -39,81 +46,79 @@ def lower_case(text: str) -> str:
     return plain_text(text.lower())
 
 
-def normalize_answer(text: str) -> str:
-    """Return lower case without punctuation, articles and extra blanks (lost-in-the-middle, SQuAD).
-
-    Articles, or else punctuation, stay in a text of nothing else, which the published code empties.
-    """
-    lower = lower_case(text)
-    return _content(text) or " ".join(lower.translate(_NO_PUNCTUATION).split() or lower.split())
-
-
-def _content(text: str) -> str:
-    bare = lower_case(text).translate(_NO_PUNCTUATION)
-    return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
-
-
 def best_subspan_em(prediction: str, answers: Sequence[str], *, first_line: bool = False) -> float:
     """Return 1 if a normalized answer occurs in the normalized prediction, else 0.
 
     An answer of articles or punctuation alone, such as "A", has to occur as written, as whole words.
-    Source: best_subspan_em of lost-in-the-middle, which uses `first_line`, the text before a newline.
+    Source: best_subspan_em of lost-in-the-middle, which uses `first_line`, the text before a newline. Other
+    sets use `score_words`: here "1" occurs in "12".
     """
-    return float(_contains_any(prediction.split("\n")[0] if first_line else prediction, answers))
+    text = prediction.split("\n")[0] if first_line else prediction
+    return float(any(_occurs(text, answer) for answer in answers))
 
 
-def contains_words(text: str, phrases: Sequence[str]) -> bool:
-    """Return True if the normalized words of a phrase occur in the normalized text."""
-    return _contains_any(text, phrases, edge=" ")
+def _occurs(text: str, answer: str) -> bool:
+    phrase = plain_text(answer)
+    if found := _content(phrase):
+        return found in _content(text)
+    if words := r"\W+".join(re.findall(r"\w+", phrase)):
+        return re.search(rf"\b{words}\b", plain_text(text)) is not None
+    return bool(phrase.strip()) and phrase.strip() in plain_text(text)
 
 
-def _contains_any(text: str, phrases: Sequence[str], *, edge: str = "") -> bool:
-    """Return True if the content of a phrase, with the edge on both sides, occurs in that of the text."""
-    content, plain = f"{edge}{_content(text)}{edge}", plain_text(text)
-    for phrase in map(plain_text, phrases):
-        words = r"\W+".join(re.findall(r"\w+", phrase))
-        if found := _content(phrase):
-            is_found = f"{edge}{found}{edge}" in content
-        elif words:
-            is_found = re.search(rf"\b{words}\b", plain) is not None
-        else:
-            is_found = bool(phrase.strip()) and phrase.strip() in plain
-        if is_found:
-            return True
-    return False
+def _content(text: str) -> str:
+    """Return lower case without punctuation, articles and extra blanks (lost-in-the-middle, SQuAD)."""
+    bare = lower_case(text).translate(_NO_PUNCTUATION)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
 
 
-def named_verdicts(text: str, num_answers: int = 2) -> list[str]:
-    """Return the letters of all verdicts such as [[A]], in the order of the text; [[C]] of two is TIE."""
-    letters = string.ascii_uppercase[: max(num_answers, 3)]
-    found: list[str] = re.findall(rf"\[\[([{letters}])\]\]", text)
-    return [TIE if num_answers == 2 and letter == "C" else letter for letter in found]
+def score_words(text: str, answers: Sequence[str]) -> float:
+    """Return 1 if an answer occurs in the text as whole words, in any script, else 0."""
+    return float(contains_words(text, answers))
 
 
-def parse_verdict(text: str, *, num_answers: int = 2, verdict: Verdict = "last") -> str | None:
+def named_verdicts(text: str, num_answers: int = 2, *, has_tie: bool = False) -> list[str]:
+    """Return the letters of all verdicts such as [[A]], in the order of the text.
+
+    The letter behind the last answer is TIE, if a tie is a verdict of the task, and always for two answers.
+    """
+    letters = string.ascii_uppercase[: num_answers + (has_tie or num_answers == 2)]
+    found: list[str] = re.findall(rf"\[\[([{letters}])\]\]", normalize("NFKC", text))
+    return [TIE if letters.index(letter) == num_answers else letter for letter in found]
+
+
+def parse_verdict(
+    text: str, *, num_answers: int = 2, verdict: Verdict = "last", has_tie: bool = False
+) -> str | None:
     """Return the letter of the verdict, TIE for [[C]] of two answers as in MT-Bench, None without one."""
-    found = named_verdicts(text, num_answers)
+    found = named_verdicts(text, num_answers, has_tie=has_tie)
     return _VERDICTS[verdict](found) if found else None
 
 
 def score_verdict(
-    text: str, answers: Sequence[str], *, num_answers: int = 2, verdict: Verdict = "last"
+    text: str,
+    answers: Sequence[str],
+    *,
+    num_answers: int = 2,
+    verdict: Verdict = "last",
+    has_tie: bool = False,
 ) -> float:
-    """Return 1 if the verdict is accepted, else 0; chance, 1 / num_answers, for a tie or without a verdict.
+    """Return 1 if the verdict is accepted, else 0; chance without a verdict, as in RewardBench.
 
-    RewardBench scores a text without a verdict so.
+    Chance is 1 over the number of verdicts that the prompt offers. A tie that it does not offer counts as
+    chance, too.
     """
-    named = parse_verdict(text, num_answers=num_answers, verdict=verdict)
-    if named in answers or named not in (None, TIE):
+    named = parse_verdict(text, num_answers=num_answers, verdict=verdict, has_tie=has_tie)
+    if named in answers or (named is not None and (named != TIE or has_tie)):
         return float(named in answers)
-    return 1 / num_answers
+    return 1 / (num_answers + has_tie)
 
 
 def parse_number(text: str) -> str | None:
     """Return the last number after the last "Answer", without commas and sign (simple-evals)."""
     if "Answer" not in text:
         return None
-    numbers: list[str] = re.findall(r"\d+\.?\d*", text.split("Answer")[-1].replace(",", ""))
+    numbers: list[str] = re.findall(r"\d+\.?\d*", ascii_digits(text).split("Answer")[-1].replace(",", ""))
     return numbers[-1].rstrip(".") if numbers else None
 
 
@@ -130,7 +135,7 @@ def score_number(text: str, answers: Sequence[str]) -> float:
     number = parse_number(text)
     if number is None:
         return 0.0
-    return float(normalize_number(number) in [answer.replace(",", "") for answer in answers])
+    return float(normalize_number(number) in [ascii_digits(answer).replace(",", "") for answer in answers])
 
 
 def parse_value(text: str) -> str | None:
@@ -140,7 +145,7 @@ def parse_value(text: str) -> str | None:
 
 
 def contains_value(text: str, answers: Sequence[str]) -> float:
-    """Return 1 if an answer occurs in the text, ignoring case, else 0 (lost-in-the-middle)."""
+    """Return 1 if an answer occurs in the text, ignoring case, else 0 (lost-in-the-middle, its own set)."""
     return float(any(lower_case(answer) in lower_case(text) for answer in answers if answer.strip()))
 
 
@@ -165,6 +170,25 @@ def parse_label(text: str) -> str | None:
 
 
 def score_label(text: str, answers: Sequence[str]) -> float:
-    """Return 1 if the parsed label is an accepted one, else 0."""
+    """Return 1 if the parsed label is an accepted one, in any case and form of its characters, else 0."""
     label = parse_label(text)
-    return float(label is not None and label in map(parse_label, answers))
+    accepted = filter(None, map(parse_label, answers))
+    return float(label is not None and fold(label) in map(fold, accepted))
+
+
+Score = Callable[..., float]
+"""Score, 0 to 1, of a generated text and all accepted answers."""
+
+SCORES: Mapping[str, tuple[Score, str]] = {
+    "words": (score_words, "an accepted answer occurs as whole words"),
+    "best_subspan_em": (best_subspan_em, "an accepted answer occurs at any place, also inside a word"),
+    "contains_value": (contains_value, "an accepted value occurs at any place, also inside a word"),
+    "verdict": (score_verdict, "the verdict is accepted; chance without a verdict"),
+    "number": (score_number, "the last number behind “Answer” is accepted"),
+    "first_word": (score_word, "the first word is accepted, as written"),
+    "label": (score_label, "the first line is an accepted label"),
+}
+"""Scoring rules by name, with the condition under which an answer is correct."""
+
+SubstringRule = Literal["best_subspan_em", "contains_value"]
+"""Rules that a data row can name in place of "words": those of the published code of lost-in-the-middle."""

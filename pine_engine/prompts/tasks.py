@@ -59,7 +59,8 @@ class Task:
     untitled_document: str
     suffix: str  # template of the text after the documents
     parse: Callable[[str], str | None]  # returns the answer in a generated text
-    score: Callable[[str, Sequence[str]], float]  # 0 to 1 for the generated text and all accepted answers
+    score: scoring.Score  # 0 to 1 for the generated text and all accepted answers
+    rule: str  # name of the score, in `SCORES`
     former_names: tuple[str, ...] = ()  # in files and links of earlier versions
     instruction: str = ""  # for requests that have none
     max_new_tokens: int = 64  # limit in evaluations; the specification allows 500
@@ -73,6 +74,7 @@ class Task:
     sized_instruction: str = ""
     choice: str = ""  # of the document with a {letter}
     choice_rule: str = ""  # meaning of a choice
+    tie_rule: str = ""  # meaning of the choice behind those of the documents; "" if a tie is no verdict
     min_documents: int = 1
     max_documents: int | None = None
     nouns: Nouns = Nouns()
@@ -90,6 +92,11 @@ class Task:
         return self.has_letters or "{number}" in self.titled_document + self.untitled_document
 
     @property
+    def has_tie(self) -> bool:
+        """True if the prompt offers a tie as a verdict, whose choice is behind those of the documents."""
+        return bool(self.tie_rule)
+
+    @property
     def needs_question(self) -> bool:
         """True if the prompt has a place for a question."""
         return "{question}" in self.prefix + self.suffix
@@ -105,14 +112,15 @@ class Task:
             return self
         last = min(max(num_documents, 2), len(_NUMBERS) - 1)
         words = {"count": _NUMBERS[last], "better": "better" if last == 2 else "best"}
-        letters = list(map(document_letter, range(last)))
+        letters = list(map(document_letter, range(last + self.has_tie)))
         choices = [self.choice.format(letter=letter) for letter in letters]
+        templates = [self.choice_rule] * last + [self.tie_rule] * self.has_tie
         *rules, rule = (
-            self.choice_rule.format(letter=letter, choice=choice, **words)
-            for letter, choice in zip(letters, choices, strict=True)
+            template.format(letter=letter, choice=choice, **words)
+            for template, letter, choice in zip(templates, letters, choices, strict=True)
         )
-        joined = ", ".join([*rules, rule if last == 2 else f"and {rule}"])
-        options: dict[str, Any] = {"num_answers": last, "verdict": verdict}
+        joined = ", ".join([*rules, rule if len(choices) == 2 else f"and {rule}"])
+        options: dict[str, Any] = {"num_answers": last, "verdict": verdict, "has_tie": self.has_tie}
         return replace(
             self,
             instruction=self.sized_instruction.format(choice_rules=joined, **words),
@@ -201,12 +209,14 @@ def document_letter(index: int) -> str:
 
 
 def _load_tasks() -> Iterator[Task]:
-    for entry in tomllib.loads(Path(__file__).with_name("tasks.toml").read_text(encoding="utf-8"))["task"]:
-        functions = {
-            key: getattr(scoring, entry[key]) for key in ("parse", "score", "normalize") if key in entry
-        }
-        nouns = Nouns(**entry.pop("nouns", {}))
-        yield Task(**entry | functions, nouns=nouns).sized(2)
+    entries: dict[str, dict[str, Any]] = {}
+    for keys in tomllib.loads(Path(__file__).with_name("tasks.toml").read_text(encoding="utf-8"))["task"]:
+        entry = entries.get(keys.pop("based_on", ""), {}) | keys
+        entries[entry["name"]] = entry
+        functions = {key: getattr(scoring, entry[key]) for key in ("parse", "normalize") if key in entry}
+        functions["score"] = scoring.SCORES[entry["score"]][0]
+        nouns = Nouns(**entry.get("nouns", {}))
+        yield Task(**entry | functions | {"nouns": nouns}, rule=entry["score"]).sized(2)
 
 
 TASKS: dict[str, Task] = Registry("task", _load_tasks())

@@ -10,9 +10,9 @@ from hypothesis import example, given, strategies as st
 
 from pine_engine import TASKS, InputError
 from pine_engine.debias.debias import named_label
+from pine_engine.prompts.answer_words import contains_words
 from pine_engine.prompts.layout import tokenize_text
 from pine_engine.prompts.marked import MARK, split_documents
-from pine_engine.prompts.scoring import contains_words
 from tests.support.tokenizers import byte_tokenizer
 from viz.export.standalone import _text
 from viz.page.form.documents import split_pasted
@@ -29,7 +29,7 @@ FUNCTIONS: dict[str, Callable[[str], Any]] = {
     "MARK": MARK.findall,
     "tokenize_text": lambda text: tokenize_text(text, TOKENIZER),
     "named_label": lambda text: named_label(text, ["A", "B"]),
-    "contains_words": lambda text: contains_words(text, ["a b", "the a", "?"]),
+    "contains_words": lambda text: contains_words(text, ["a b", "the a", "?", "nn"], besides=["x x", "1"]),
     "split_pasted": split_pasted,
     "escaped": escaped,
     "numbers": _text,

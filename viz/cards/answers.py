@@ -29,6 +29,7 @@ class Reading:
     score: float | None = None  # 0 to 1; None without accepted answers
     drawing: str = ""  # escaped HTML of the drawn value
     remark: str = ""  # reason for a missing drawing
+    rule: str = ""  # condition of a correct answer, with the accepted ones; "" without any
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pine_engine as pine
 from pine_engine.engine.events import Event, RunResult
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.prompts.scoring import SCORES
 from pine_engine.prompts.tasks import Task
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, planned
@@ -85,6 +86,11 @@ def is_correct_by(task: Task, accepted: Sequence[str]) -> Callable[[str], bool] 
     return (lambda text: task.score(text, accepted) == 1) if accepted else None
 
 
+def scoring_note(task: Task, accepted: Sequence[str]) -> str:
+    """Return the rule by which an answer is correct, with the accepted answers; "" without any."""
+    return f"Correct if {SCORES[task.rule][1]}. Accepted: {'; '.join(accepted)}" if accepted else ""
+
+
 def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
     """Render the cards with parsed and scored answers, and the source of recorded ones."""
     task, cards = shown.form.row, []
@@ -100,7 +106,7 @@ def read_answer(task: Task, text: str, accepted: Sequence[str]) -> Reading:
     score = task.score(text, accepted) if accepted else None
     draw = DRAWINGS.get(task.drawn_as)
     html, remark = draw(parsed) if draw and parsed is not None else ("", "")
-    return Reading(parsed, task.nouns.finding, score, html, remark)
+    return Reading(parsed, task.nouns.finding, score, html, remark, scoring_note(task, accepted))
 
 
 def draw_molecule(smiles: str) -> tuple[str, str]:

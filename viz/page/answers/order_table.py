@@ -20,7 +20,7 @@ from viz.drawing.identity import document_segment, order_name
 from viz.drawing.markup import join_words, render
 from viz.figures.positions import MASKED, document_lanes
 from viz.figures.positions_by_order import DocumentPositions
-from viz.page.answers.answering import is_correct_by
+from viz.page.answers.answering import is_correct_by, scoring_note
 from viz.page.answers.recordings import base_rate_sentence
 from viz.page.answers.run import Order, OrderAnswers, Shown
 from viz.page.common.failures import MAX_DOCUMENTS
@@ -68,7 +68,7 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
             "shown": orders.index(shown.form.order) if shown.form.order in orders else 0,
             "finding": finding(methods),
             "legend": legend if len(orders) > 1 else "",
-            "rule": f"accepted: {'; '.join(accepted)}" if accepted else "",
+            "rule": scoring_note(shown.form.row, accepted),
             **_source(shown.orders),
             "base_rate": base_rate_sentence(shown.form.task),
             "question": shown.form.named_question,

@@ -148,7 +148,8 @@ class Workspace:
             self.accepted = gr.Textbox(
                 "\n".join(first.answers),
                 label="Accepted answers",
-                info="One per line. Answers are scored with the task’s metric. Leave empty for no scoring.",
+                info="One per line. A correct answer contains one as whole words, or has an equal verdict, "
+                "number or label. Leave empty for no scoring.",
                 lines=3,
                 max_lines=8,
                 elem_id="accepted",

@@ -78,7 +78,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             methods: Method names, such as vanilla, nia, pcw, pine. Default: these four.
             max_new_tokens: Maximum number of new tokens.
             instruction: Instruction before the documents. Default: the instruction of the task.
-            answers: Accepted answers. An answer is correct if it contains one. Default: no scoring.
+            answers: Accepted answers. A correct answer contains one as whole words. Default: no scoring.
             chat_template_kwargs: Arguments of the chat template. Default: none.
 
         Returns:
@@ -112,7 +112,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             instruction: Instruction before the documents. Default: the instruction of the task.
             orders: Number of orders; up to 4 documents, all orders are run.
             seed: Random seed for the orders.
-            answers: Accepted answers. An answer is correct if it contains one. Default: no scoring.
+            answers: Accepted answers. A correct answer contains one as whole words. Default: no scoring.
             chat_template_kwargs: Arguments of the chat template. Default: none.
 
         Returns:

@@ -32,7 +32,7 @@ LogitDiff = Annotated[
         "for an endpoint."
     ),
 ]
-RIGHT = Field(description="True if the answer contains an accepted answer; null without accepted answers.")
+RIGHT = Field(description="True if the text contains an accepted answer as whole words; null without any.")
 
 
 def _known(description: str) -> Any:
@@ -301,5 +301,5 @@ def measured(view: MeasureView) -> Measured | None:
 
 
 def _is_correct(text: str, accepted: Sequence[str]) -> bool | None:
-    """Check whether an answer contains an accepted one; None without accepted answers."""
+    """Check whether an answer contains an accepted one as whole words; None without accepted answers."""
     return TASKS[USUAL_TASK].score(text, accepted) == 1 if accepted else None

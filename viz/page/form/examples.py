@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, StringConstraints, TypeAdapter
 
+from pine_engine.prompts.answer_words import contains_words
 from pine_engine.prompts.untrusted_json import TupleInput
 from viz.page.common.failures import MAX_DOCUMENTS
 from viz.page.form.documents import KNOWN_TASK, Entries, entries_from
@@ -44,7 +45,7 @@ class FormExample(BaseModel, frozen=True, extra="forbid"):
         holding = (
             place
             for place, document in enumerate(self.documents)
-            if any(answer in document.text for answer in self.answers)
+            if contains_words(document.text, self.answers)
         )
         return next(holding, 0)
 
@@ -84,7 +85,7 @@ def accepted_for(form: Form, accepted: str) -> str:
     answered = [one for one in load_examples() if one.answers and accepted == "\n".join(one.answers)]
     for example in answered:
         is_held = example_of(form) or any(
-            answer in entry.text for answer in example.answers for entry in form.entries
+            contains_words(entry.text, example.answers) for entry in form.entries
         )
         if is_held and form.question.strip() == example.question.strip():
             return accepted
