@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
+from unicodedata import normalize
 
 import torch
 from torch import Tensor
@@ -42,6 +43,7 @@ from pine_engine.prompts.orders import Order
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.prompts.request import LabeledRequest
 from pine_engine.prompts.scoring import TIE
+from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.scheduler import Coroutine, PendingPrefill, stream_shared
 from pine_engine.scheduling.worker import RunControl
 
@@ -104,21 +106,42 @@ def _vote(
                 texts.append(event.result.answers[plan.base].text)
             else:
                 yield event
-    yield count_votes(plan.wrapper, request.labels, orders, texts)
+    yield count_votes(plan.wrapper, request, orders, texts)
 
 
 def count_votes(
-    wrapper: Wrapper, labels: Sequence[str], orders: Sequence[Order], texts: Sequence[str]
+    wrapper: Wrapper, request: LabeledRequest, orders: Sequence[Order], texts: Sequence[str]
 ) -> DebiasResult:
-    """Return the vote of the answers generated in each order, each for the document whose label it names."""
-    places = [named_label(text, labels) for text in texts]
-    documents = [None if place is None else order[place] for place, order in zip(places, orders, strict=True)]
-    winners = most_voted(documents)
-    is_tie = len(winners) > 1 or (wrapper.must_agree and len(set(documents)) > 1)
+    """Return the vote of the answers generated in each order.
+
+    Each votes for the document whose label it names, or for a tie.
+    """
+    labels, tie = request.labels, len(request.documents)
+    task = TASKS[request.task].sized(tie)
+
+    def vote(text: str, order: Order) -> int | None:
+        place = named_label(text, labels)
+        if place is None:
+            return tie if task.has_letters and task.parse(text) == TIE else None
+        return with_tie(order, len(labels))[place]
+
+    votes = list(map(vote, texts, orders))
+    winners = most_voted(votes)
+    is_tie = len(winners) > 1 or winners == [tie] or (wrapper.must_agree and len(set(votes)) > 1)
     answer = TIE if is_tie else "".join(labels[document] for document in winners)
-    votes = {label: float(documents.count(document)) for document, label in enumerate(labels)}
-    base_answers = Counter("" if document is None else labels[document] for document in documents)
-    return DebiasResult(answer, votes, dict(base_answers))
+    scores = {label: float(votes.count(document)) for document, label in enumerate(labels)}
+    names: dict[int | None, str] = {None: "", **dict(enumerate(labels)), tie: TIE}
+    return DebiasResult(answer, scores, dict(Counter(names[document] for document in votes)))
+
+
+def with_tie(order: Order, num_labels: int) -> Order:
+    """Return what each label names: the documents of an order, then labels such as a tie, which stay."""
+    return (*order, *range(len(order), num_labels))
+
+
+def _tie_label(request: LabeledRequest) -> int | None:
+    """Return the index of the label of a tie, None if the task offers none."""
+    return len(request.documents) if TASKS[request.task].has_tie else None
 
 
 @torch.inference_mode()
@@ -129,8 +152,10 @@ def _score_labels(engine: Engine, plan: DebiasPlan, control: RunControl) -> Coro
     observed: list[list[list[float]]] = []
 
     def combine(index: int, correction: Correction | None = None) -> None:
-        labels, orders = plan.requests[index].labels, plan.orders[index]
-        control.report(average_labels(wrapper, labels, observed[index], orders, correction))
+        result = average_labels(
+            wrapper, plan.requests[index], observed[index], plan.orders[index], correction
+        )
+        control.report(result)
 
     for index, (request, orders) in enumerate(zip(plan.requests, plan.orders, strict=True)):
         prompts = [in_order(request, order).prompt(engine) for order in orders]
@@ -150,24 +175,28 @@ def _score_labels(engine: Engine, plan: DebiasPlan, control: RunControl) -> Coro
 
 def average_labels(
     wrapper: Wrapper,
-    labels: Sequence[str],
+    request: LabeledRequest,
     logprobs: Sequence[Sequence[float]],
     orders: Sequence[Order],
     correction: Correction | None = None,
 ) -> DebiasResult:
     """Return the likeliest label by `combine_labels`, with the favorite of each run."""
-    scores = combine_labels(wrapper, logprobs, orders, correction)
+    named = [with_tie(order, len(request.labels)) for order in orders]
+    scores = combine_labels(wrapper, logprobs, named, correction)
     # The runs behind those of the orders are content-free.
-    favorites = (labels[order[_argmax(run)]] for order, run in zip(orders, logprobs, strict=False))
-    return _likeliest(labels, scores, favorites)
+    favorites = (order[_argmax(run)] for order, run in zip(named, logprobs, strict=False))
+    return _likeliest(request, scores, favorites)
 
 
-def _likeliest(labels: Sequence[str], scores: Sequence[float], favorites: Iterable[str]) -> DebiasResult:
-    """Return the label with the largest score as the answer; `favorites` are the answers of the base runs."""
-    by_label = dict(zip(labels, scores, strict=True))
+def _likeliest(request: LabeledRequest, scores: Sequence[float], favorites: Iterable[int]) -> DebiasResult:
+    """Return the label with the largest score as the answer; `favorites` are the labels of the base runs."""
+    by_label = dict(zip(request.labels, scores, strict=True))
+    names = dict(enumerate(request.labels))
+    if (tie := _tie_label(request)) is not None:
+        names[tie] = TIE
     is_tie = 1 < len(scores) == scores.count(scores[0])
-    answer = TIE if is_tie else labels[_argmax(scores)]
-    return DebiasResult(answer, by_label, dict(Counter(favorites)))
+    answer = TIE if is_tie else names[_argmax(scores)]
+    return DebiasResult(answer, by_label, dict(Counter(map(names.__getitem__, favorites))))
 
 
 def _label_logprobs(
@@ -201,7 +230,7 @@ def _route(engine: Engine, plan: DebiasPlan, control: RunControl) -> Coroutine[N
         for method in methods:
             observed.append(softmax((yield from _label_logprobs(engine, prompt, method, ids, control))))
         scores = observed[route(list(map(max, observed)), margin)]
-        control.report(_likeliest(labels, scores, (labels[_argmax(run)] for run in observed)))
+        control.report(_likeliest(request, scores, map(_argmax, observed)))
 
 
 def route(confidences: Sequence[float], margin: float) -> int:
@@ -264,6 +293,7 @@ def named_label(text: str, labels: Sequence[str]) -> int | None:
     The last label that occurs as [[label]] (specification 9.1), otherwise the label that is the answer or
     begins it, followed by one of . : , ) or the end of the line.
     """
+    text = normalize("NFKC", text)
     places = [text.rfind(f"[[{label}]]") for label in labels]
     if max(places) >= 0:
         return places.index(max(places))
@@ -280,8 +310,8 @@ def combine_labels(
     """Return the mean probability of each document over the base runs, or the calibrated scores of labels.
 
     logprobs: of the labels in each run; with calibration, of the prompt and then the content-free prompts.
-    orders: orders[i][p] is the document that label p names in run i. If the runs must agree and do not, all
-    documents have the same probability. correction: of the probabilities in each run.
+    orders: orders[i][p] is the document that label p names in run i, or p for a tie. If the runs must agree
+    and do not, all have the same probability. correction: of the probabilities in each run.
     """
     if wrapper.calibrated == "labels":
         # Probability of the prompt over the mean of the content-free prompts, both with sum 1.

@@ -57,11 +57,11 @@ def debias_replies(plan: DebiasPlan, index: int, replies: Sequence[Reply]) -> De
         raise InputError(
             f"{len(errors)} of {len(replies)} orders have no answer: {errors[0]}", field="prompt"
         )
-    labels, orders = plan.requests[index].labels, plan.orders[index]
+    request, orders = plan.requests[index], plan.orders[index]
     if plan.majority:
-        return count_votes(plan.wrapper, labels, orders, [reply.found.text for reply in replies])
-    observed = [[_label_logprob(reply, label) for label in labels] for reply in replies]
-    return average_labels(plan.wrapper, labels, observed, orders)
+        return count_votes(plan.wrapper, request, orders, [reply.found.text for reply in replies])
+    observed = [[_label_logprob(reply, label) for label in request.labels] for reply in replies]
+    return average_labels(plan.wrapper, request, observed, orders)
 
 
 def _label_logprob(reply: Reply, label: str) -> float:

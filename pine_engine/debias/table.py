@@ -315,18 +315,21 @@ def _with_labels(wrapper: Wrapper, request: LabeledRequest) -> LabeledRequest:
     """Return a request with the letters of the documents as labels, if the wrapper needs labels."""
     if request.labels or not wrapper.needs_labels or not TASKS[request.task].has_letters:
         return request
-    letters = list(map(document_letter, range(len(request.documents))))
-    return request.model_copy(update={"labels": letters})
+    letters = map(document_letter, range(len(request.documents) + TASKS[request.task].has_tie))
+    return request.model_copy(update={"labels": list(letters)})
 
 
 def _check_labels(wrapper: Wrapper, requests: Sequence[LabeledRequest]) -> None:
     for request in requests:
-        num_labels, num_documents = len(request.labels), len(request.documents)
-        message = None
+        num_labels, has_tie = len(request.labels), TASKS[request.task].has_tie
+        expected, message = len(request.documents) + has_tie, None
         if not num_labels and wrapper.needs_labels:
             message = f"{wrapper.name} needs labels: got none, expected some, such as A and B"
-        elif wrapper.orders and num_labels != num_documents:
-            message = f"labels do not fit: got {num_labels}, expected {num_documents}, one per document"
+        elif wrapper.learns and has_tie:
+            message = f"{wrapper.name} has no prior of a tie, which is no document; use the task judge"
+        elif wrapper.orders and num_labels != expected:
+            kinds = "one per document and one for a tie" if has_tie else "one per document"
+            message = f"labels do not fit: got {num_labels}, expected {expected}, {kinds}"
         elif wrapper.num_labels not in (None, num_labels):
             message = f"{wrapper.name} needs {wrapper.num_labels} labels: got {num_labels}"
         elif wrapper.learns and request.labels != requests[0].labels:

@@ -18,6 +18,7 @@ from pine_engine.debias.debias import (
     log_mean,
     most_voted,
     route,
+    with_tie,
 )
 from pine_engine.debias.estimators import Correction, Estimator, softmax
 from pine_engine.debias.table import MeasuredMethod, is_learned_example
@@ -334,13 +335,15 @@ def combine(
     if wrapper:
         # A choice that is a letter names the document that has the letter.
         in_place = tuple(range(len(choices)))
-        named = [run.order.input_order if task.has_letters else in_place for run in runs]
+        named = [
+            with_tie(run.order.input_order, len(choices)) if task.has_letters else in_place for run in runs
+        ]
         observed = [list((run.choice_logprobs or {}).values()) for run in runs]
         mean = combine_labels(wrapper, observed, named, correction)
         if wrapper.calibrated == "labels":
             mean = tuple(score / math.fsum(mean) for score in mean)
         elif task.has_letters:
-            mean = tuple(mean[document] for document in order.input_order)
+            mean = tuple(mean[document] for document in with_tie(order.input_order, len(choices)))
         logs = (math.log(value) if value else -math.inf for value in mean)
         choices = dict(zip(choices, logs, strict=True))
         if estimator := wrapper.estimator:
@@ -348,6 +351,8 @@ def combine(
             outcome["prior"] = dict(zip(choices, numbers, strict=True))
     answers, largest = order.answers(example), max(choices.values())
     likely = [choice for choice, logprob in choices.items() if logprob == largest]
+    if task.has_tie and len(likely) > 1:
+        likely = [task.choices[-1]]
     scores = [score for choice in likely if (score := example.score(choice, answers)) is not None]
     score = fmean(scores) if scores else None
     return outcome | {"choice_logprobs": choices, "choice_score": score}
@@ -369,15 +374,17 @@ def _vote(
 ) -> dict[str, Any]:
     """Return the most frequent answer, with a generated text that has it.
 
-    A tie of documents, runs that must agree and do not, and runs of which none can be parsed, are scored as
-    an empty text. Of other answers with the same number of votes, the first in alphabetical order wins.
+    A tie of documents, and runs that must agree and do not, are scored as the verdict of a tie if the task
+    offers it. Otherwise, and if no run can be parsed, they are scored as an empty text. Of other answers with
+    the same number of votes, the first in alphabetical order wins.
     """
     votes = [_answer_of(task, run) for run in runs]
     winners = most_voted(votes)
     is_tie = task.has_letters and (len(winners) > 1 or winners == [TIE])
     is_tie = is_tie or (must_agree and len(set(votes)) > 1)
     if is_tie or not winners:
-        return _scored(task, example, runs[0], "") | {"parsed": TIE if winners else None}
+        verdict = task.choices[-1] if task.has_tie and winners else ""
+        return _scored(task, example, runs[0], verdict) | {"parsed": TIE if winners else None}
     voters = [run for run, vote in zip(runs, votes, strict=True) if vote == winners[0]]
     letter = order.letters.get(winners[0])
     # Letters change with the order: prefer a text with the letter that the document has here.

@@ -291,6 +291,41 @@ def test_majority_counts_the_documents_that_answers_name(
     assert texts[1] == engine.run(swapped, methods="vanilla", max_new_tokens=2).answers["vanilla"].text
 
 
+@pytest.mark.parametrize(
+    ("task", "texts", "answer", "base_answers"),
+    [
+        ("judge", ["[[C]]", "[[C]]"], "tie", {"tie": 2}), ("judge_tie", ["[[C]]", "C."], "tie", {"tie": 2}),
+        ("judge", ["[[A]]", "[[A]]"], "tie", {"A": 1, "B": 1}),
+        ("judge_tie", ["[[C]]", "[[B]]"], "tie", {"tie": 1, "A": 1}),
+        ("judge_tie", ["［［A］］", "[[B]]"], "A", {"A": 2}), ("judge", ["?", "?"], "", {"": 2}),
+    ],
+)  # fmt: skip
+def test_votes_for_a_tie_count(
+    task: str, texts: list[str], answer: str, base_answers: dict[str, int]
+) -> None:
+    row = changed(task=task, documents=["Moon.", "Tea."], labels=[])
+    plan = table.plan_debias([row], wrapper="swap_reconcile", majority=True)
+    assert plan.requests[0].labels == list("ABC" if task == "judge_tie" else "AB")
+    found = debias.count_votes(plan.wrapper, plan.requests[0], plan.orders[0], texts)
+    assert (found.answer, found.base_answers) == (answer, base_answers)
+
+
+def test_probability_of_a_tie_stays_a_tie(engine: Engine) -> None:
+    row = changed(task="judge_tie", documents=["Moon.", "Tea."], labels=list("ABC"))
+    names = ("permutation_full", "swap_reconcile", "calibration_labels", "routing")
+    for name in names:
+        (result,) = run(engine, row, wrapper=name)
+        assert len(result.scores) == 3 and result.answer in ("A", "B", "tie")
+        assert "C" not in result.base_answers
+    for tie, answer in ((-1.0, "tie"), (-9.0, "A")):
+        runs = [[-2.0, -3.0, tie], [-3.0, -2.0, tie]]
+        found = debias.average_labels(DEBIASERS["swap_reconcile"], row, runs, [(0, 1), (1, 0)])
+        assert (found.answer, found.base_answers) == (answer, {answer: 2})
+    for name, labels in (("pride", "ABC"), ("permutation_full", "AB"), ("calibraeval", "ABC")):
+        with pytest.raises(InputError, check=has_field("labels")):
+            table.plan_debias([changed(**{**dict(row), "labels": list(labels)})], wrapper=name)
+
+
 def test_long_prompt_is_refused_before_the_first_prefill(engine: Engine) -> None:
     requests = [REQUEST, changed(documents=["x" * 900, "y", "z"])]
     with pytest.raises(InputError):

@@ -35,6 +35,7 @@ from pine_engine.evaluation.records import Key, Record, choose, max_visited
 from pine_engine.prompts.orders import document_orders
 from pine_engine.prompts.request import LabeledRequest
 from pine_engine.prompts.scoring import parse_verdict
+from pine_engine.prompts.tasks import document_letter
 from pine_engine.prompts.thinking import SplitAnswer
 from pine_engine.scheduling.scheduler import compute_alone
 from pine_engine.scheduling.worker import RunControl
@@ -452,6 +453,71 @@ def test_combine_verdicts_vote_for_documents(
         assert (reconciled["parsed"], reconciled["score"]) == (("tie", 0.5) if alone else expected[1:])
     equal = finished_run(arrange(PAIR, "as-is"), "", {"[[A]]": -1.0, "[[B]]": -1.0})
     assert combine(measured_method("pine"), PAIR, [equal], equal.order)["choice_score"] == 0.5
+
+
+def tied(count: int, answers: Sequence[str]) -> Example:
+    """Return a row of the task that offers a tie."""
+    row = {"id": "t", "task": "judge_tie", "system": "Decide.", "question": "?", "answers": answers}
+    return Example.model_validate(row | {"documents": [f"answer {index}" for index in range(count)]})
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize(
+    ("accepted", "verdicts", "parsed", "score"),
+    [
+        ("tie", "TT", "tie", 1.0), ("tie", "AA", "tie", 1.0), ("tie", "AB", "A", 0.0), ("A", "AB", "A", 1.0),
+        ("A", "TT", "tie", 0.0), ("A", "AA", "tie", 0.0), ("tie", "??", None, None),
+    ],
+)  # fmt: skip
+def test_tie_is_a_verdict_of_votes(
+    count: int, accepted: str, verdicts: str, parsed: str | None, score: float | None
+) -> None:
+    """T is the verdict of a tie. In the second run the first two answers change places and letters."""
+    example = tied(count, [accepted])
+    swapped = (1, 0, *range(2, count))
+    orders = [DocumentOrder("", order, tuple(range(count))) for order in (tuple(range(count)), swapped)]
+    texts = {"T": f"[[{document_letter(count)}]]", "?": "well"}
+    runs = [
+        finished_run(order, texts.get(verdict, f"[[{verdict}]]"))
+        for order, verdict in zip(orders, verdicts, strict=True)
+    ]
+    for name in ("permutation_full", "swap_reconcile"):
+        found = combine(measured_method(name), example, runs, orders[0])
+        assert (found["parsed"], found["score"]) == (parsed, 1 / (count + 1) if score is None else score)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize(("logprobs", "likely_tie"), [((-3.0, -1.0), True), ((-1.0, -3.0), False)])
+def test_tie_is_a_choice_of_log_probabilities(
+    count: int, logprobs: tuple[float, float], likely_tie: bool
+) -> None:
+    """The log-probabilities are of letter A and of the tie; both runs name A, each another answer."""
+    choices = tied(count, []).scored_choices
+    assert len(choices) == count + 1
+    values = dict.fromkeys(choices, -9.0) | {choices[0]: logprobs[0], choices[-1]: logprobs[1]}
+    swapped = (1, 0, *range(2, count))
+    orders = [DocumentOrder("", order, tuple(range(count))) for order in (tuple(range(count)), swapped)]
+    runs = [finished_run(order, "", values) for order in orders]
+    for accepted in ("tie", "A"):
+        example = tied(count, [accepted])
+        alone = combine(measured_method("vanilla"), example, runs[:1], orders[0])
+        assert alone["choice_score"] == float((accepted == "tie") == likely_tie)
+        # The runs agree on a tie, or name different answers, which is a tie, too.
+        reconciled = combine(measured_method("swap_reconcile"), example, runs, orders[0])
+        assert reconciled["choice_score"] == float(accepted == "tie")
+        mean = combine(measured_method("permutation_full"), example, runs, orders[0])
+        assert mean["choice_score"] == float(accepted == "tie")
+        assert sum(likely(mean["choice_logprobs"])) == pytest.approx(1)
+
+
+def test_every_method_scores_a_row_that_can_be_a_tie(engine: Engine) -> None:
+    names = ["pine", "permutation_full", "swap_reconcile", "calibration_labels", "routing"]
+    for count in (2, 3):
+        for record in records(engine, [tied(count, ["tie"])], methods=names).values():
+            assert record.answers == ("tie",) and len(record.choice_logprobs or {}) == count + 1
+            assert record.choice_score in (0.0, 1.0) and record.scoring == "verdict"
+        with pytest.raises(InputError):
+            choose([tied(count, ["tie"])], methods=["pride"])
 
 
 @pytest.mark.parametrize(
