@@ -27,6 +27,7 @@ from pine_engine.endpoint import NOT_GREEDY
 from pine_engine.engine.events import Event
 from pine_engine.errors import Cancelled, EndpointError, InputError, WriteError
 from pine_engine.evaluation import records as stored, shards
+from pine_engine.evaluation.cautions import cautions, scoring_sentence
 from pine_engine.evaluation.document_orders import AS_IS, ORDERS
 from pine_engine.evaluation.estimates import BASELINE, estimate_tasks
 from pine_engine.evaluation.examples import Example, read_examples
@@ -364,6 +365,7 @@ def _summarize(
     ]
     notes += [sentence for one in baselines for sentence in hard_to_detect(one)]
     notes += [sentence for task in tasks for sentence in task.quoted_verdict_notes()]
+    notes += [sentence for task in tasks for sentence in (*cautions(task), scoring_sentence(task))]
     return CommandResult(report, rows, notes + reasons, output.FAILED if reasons else 0)
 
 

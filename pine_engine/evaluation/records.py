@@ -84,8 +84,12 @@ class Settings(BaseModel):
             problem = "needs log-probabilities: got generated answers alone"
         elif not method.scores_choices and not self.generate:
             problem = "needs generated answers: got log-probabilities alone"
-        elif wrapper.orders and self.logprobs and task.has_letters and choices not in (0, count):
-            problem = f"needs a choice per document: got {choices} for {count} documents in {example.id}"
+        elif wrapper.learns and task.has_tie:
+            problem = f"has no prior of a tie, which moves with no document: got the task {task.name}"
+        elif (
+            wrapper.orders and self.logprobs and task.has_letters and choices not in (0, count + task.has_tie)
+        ):
+            problem = f"needs a choice per verdict: got {choices} for {count} documents in {example.id}"
         elif wrapper.num_labels not in (None, choices):
             problem = f"needs {wrapper.num_labels} choices: got {choices} in {example.id}"
         if problem:
@@ -191,6 +195,7 @@ class Record(BaseModel):
     has_quoted_verdict: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     models: tuple[str, ...] = ()  # systems whose answers are the stored documents, if known
     answers: tuple[str, ...] = ()  # accepted answers in this order
+    scoring: Annotated[str, Field(exclude_if=lambda value: not value)] = ""  # rule of the score, in `SCORES`
     thinking: str = ""  # generated before the text
     is_finished: bool = True  # False if the tokens end inside the thinking part, or before a verdict
     text: str | None = None
@@ -360,6 +365,7 @@ def blank_record(example: Example, method: str, order: DocumentOrder) -> Record:
         has_quoted_verdict=_has_quoted_verdict(example),
         models=_models(example),
         answers=order.answers(example),
+        scoring=example.sized_task().rule,
         section=section,
         subset=subset or named,
         weight=WEIGHTS[section, subset] if section and subset else None,
@@ -367,9 +373,9 @@ def blank_record(example: Example, method: str, order: DocumentOrder) -> Record:
 
 
 def _has_quoted_verdict(example: Example) -> bool:
-    count = len(example.documents)
-    return bool(TASKS[example.task].choice) and any(
-        named_verdicts(one.text, count) for one in example.documents
+    count, task = len(example.documents), TASKS[example.task]
+    return bool(task.choice) and any(
+        named_verdicts(one.text, count, has_tie=task.has_tie) for one in example.documents
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from pine_engine.evaluation.bootstrap import NUM_RESAMPLES, SEED
 from pine_engine.evaluation.bradley_terry import rating_notes
+from pine_engine.evaluation.cautions import cautions, scoring_rules
 from pine_engine.evaluation.grid import BETWEEN, METRICS, Grid, Scores
 from pine_engine.evaluation.intervals import LEVEL, Estimate
 from pine_engine.evaluation.slots import OVER_ORDERS, SCENARIOS
@@ -224,6 +225,8 @@ def _task_json(grid: Grid) -> dict[str, Any]:
         "num_documents": grid.num_documents,
         "order_names": list(grid.orders),
         "averaged": grid.averaged_orders,
+        "scoring": scoring_rules(grid),
+        "cautions": cautions(grid),
         "methods": [
             {
                 "method": method,

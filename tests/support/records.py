@@ -37,7 +37,7 @@ def judged(
         choice_logprobs=None if logprobs is None else {"[[A]]": logprobs[0], "[[B]]": logprobs[1]},
         choice_score=None if logprobs is None else float((logprobs[0] > logprobs[1]) == (right == "A")),
         prompt_tokens=100, answer_tokens=10, prefill_s=seconds * 0.75, decode_s=seconds * 0.25,
-        seconds=seconds, **fields,
+        seconds=seconds, **{"scoring": "verdict", **fields},
     )  # fmt: skip
 
 
@@ -61,7 +61,8 @@ def swept(
         gold_slot=slot, num_documents=k, answers=("Paris",), text=None if score is None else text,
         parsed=None if score is None else text, score=score, answer_logprob=logprob, prompt_tokens=60,
         answer_tokens=None if score is None else 4,
-        **{"order_name": f"gold-at:{slot}", "prefill_s": seconds, "seconds": seconds, **fields},
+        **{"scoring": "words", "order_name": f"gold-at:{slot}"}
+        | {"prefill_s": seconds, "seconds": seconds, **fields},
     )  # fmt: skip
 
 

@@ -1,10 +1,11 @@
 """Answers that change with the order of the documents, also of examples without accepted answers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from pine_engine.debias.table import is_order_invariant, method_label
+from pine_engine.evaluation.cautions import label_cautions
 from pine_engine.evaluation.grid import answers_differ
 from pine_engine.evaluation.intervals import share
 from pine_engine.evaluation.records import Record
@@ -27,13 +28,16 @@ def changed_examples(records: Iterable[Record]) -> dict[str, list[bool]]:
     return found
 
 
-def changes_table(records: Iterable[Record]) -> Table:
-    """Return the number of examples with several answers by method."""
+def changes_table(records: Sequence[Record]) -> Table:
+    """Return the number of examples with several answers by method, and why those of PINE can change."""
+    found = changed_examples(records)
     rows = tuple(
         (method_label(method), "yes" if is_order_invariant(method) else "no", f"{sum(known)} of {len(known)}")
-        for method, known in changed_examples(records).items()
+        for method, known in found.items()
     )
-    return Table(CHANGES, ("method", "order-invariant", "examples"), rows)
+    changed = [method for method, known in found.items() if any(known)]
+    note = " ".join(label_cautions(records, changed))
+    return Table(CHANGES, ("method", "order-invariant", "examples"), rows, note=note)
 
 
 def changes_bars(records: Iterable[Record]) -> list[Curve]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from pine_engine.debias.table import method_label
 from pine_engine.endpoint import NOT_GREEDY
+from pine_engine.evaluation.cautions import cautions
 from pine_engine.evaluation.estimates import BASELINE
 from pine_engine.evaluation.grid import METRICS
 from pine_engine.evaluation.intervals import MIN_EXAMPLES, Estimate
@@ -35,7 +36,8 @@ def key_findings(task: str, run: MeasuredRun) -> list[str]:
         if sentences := list(_sentences(rows)):
             count = len(next(iter(rows.values())).grid.examples)
             texts.append(f"{run.label}, {METRIC_LABELS[metric]}, n = {count}: {' '.join(sentences)}")
-    return texts + [f"{run.label}, {note}." for grid in grids for note in grid.quoted_verdict_notes()]
+    texts += [f"{run.label}, {note}." for grid in grids for note in grid.quoted_verdict_notes()]
+    return texts + [f"{run.label}: {text}" for grid in grids for text in cautions(grid)]
 
 
 def _sentences(rows: Mapping[str, Row]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pine_engine.errors import InputError
+from pine_engine.evaluation.cautions import scoring_rules
 from pine_engine.evaluation.estimates import estimate_tasks
 from pine_engine.evaluation.grid import Grid
 from pine_engine.evaluation.records import RunInfo, read_records, read_run
@@ -77,6 +78,7 @@ def settings_of(run: MeasuredRun) -> dict[str, str]:
         "methods": ", ".join(info.methods),
         "orders": ", ".join(info.order_names),
         "verdict": info.verdict if TASKS[info.task].choice else NONE,
+        "scoring": ", ".join(dict.fromkeys(rule for grid in grids for rule in scoring_rules(grid))),
         "longest answer": f"{max_new_tokens} tokens" if info.generate else NONE,
         "started": info.started,
         "versions": f"PINE Explorer {platform.pine_explorer}, torch {platform.torch}, "

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from pine_engine.debias.table import method_label
+from pine_engine.evaluation.cautions import cautions, scoring_sentence
 from pine_engine.evaluation.estimates import BASELINE
 from pine_engine.evaluation.intervals import Estimate
 from pine_engine.evaluation.report import tables
@@ -56,7 +57,12 @@ def main_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
         averaged = f"Mean over: {next(iter(orders.values()))}."
     else:
         averaged = " ".join(f"Mean of {label} over: {names}." for label, names in orders.items())
-    return pivot("main_results", rows, columns, orders=averaged)
+    remarks: dict[str, list[str]] = {}
+    for run, grid in tables.runs_of(task, runs):
+        for text in (scoring_sentence(grid), *cautions(grid)):
+            remarks.setdefault(text, []).append(run.label)
+    texts = [f"{', '.join(of)}: {text}" if len(of) < len(orders) else text for text, of in remarks.items()]
+    return pivot("main_results", rows, columns, orders=" ".join([*texts, averaged]))
 
 
 def _extreme(row: Row, *, index: int) -> str:
