@@ -19,6 +19,7 @@ from pine_engine.evaluation.records import Record
 from tests.engine.conftest import LAYOUT, LAYOUTS
 from tests.support.families import TinyLlama
 from tests.support.measured_rows import measure
+from tests.support.native_gemm import skip_unless_batch_invariant
 from tests.support.tiers import first_daily
 from tests.support.tokenizers import letter_tokenizer
 
@@ -61,6 +62,7 @@ def test_batch_equals_single_runs(tiny_llama: TinyLlama, method: str | list[str]
 
 @pytest.mark.parametrize("dtype", first_daily([torch.float32, torch.bfloat16]))
 def test_answers_are_identical_in_any_batch(tiny_llama: TinyLlama, dtype: torch.dtype) -> None:
+    skip_unless_batch_invariant(dtype)
     engine = Engine(tiny_llama(dtype=dtype, head_dim=32), stop_token_ids=STOP)
     expected = [facts(answer) for answer in batch(engine, max_new_tokens=12)]
     for batch_size in (2, 3):

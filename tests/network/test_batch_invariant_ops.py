@@ -13,7 +13,7 @@ from torch.nn import functional
 from pine_engine.network import batch_invariant_ops as ops
 from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.network.thread_tuner import torch_num_threads
-from tests.support.native_gemm import gemm_by_rows, simulate_native_gemm
+from tests.support.native_gemm import gemm_by_rows, simulate_native_gemm, skip_unless_batch_invariant
 
 THREADS = (1, 2, 3, 4, 6, 12)
 
@@ -49,8 +49,7 @@ def test_quantized_weights_are_multiplied_as_dense(kind: type[nn.Linear], dtype:
 @pytest.mark.parametrize(("inner", "outer"), [(576, 192), (203, 97), (2048, 512), (33, 1), (65, 1000)])
 @pytest.mark.usefixtures("threads")
 def test_linear_is_batch_invariant(inner: int, outer: int, dtype: torch.dtype) -> None:
-    if not is_batch_invariant(dtype, torch.device("cpu")):
-        pytest.skip("GEMMs of this processor depend on the index of a row, so the batch size is fixed")
+    skip_unless_batch_invariant(dtype)
     shapes = (outer, inner), (outer,), (77, inner)
     weight, bias, rows = (normal(*shape, dtype=dtype) for shape in shapes)
     expected = ops.invariant_linear(rows, weight, bias)

@@ -33,6 +33,7 @@ from pine_engine.scheduling.worker import NO_CONTROL, RunControl
 from tests.engine.conftest import LAYOUT, LAYOUTS
 from tests.support.families import FAMILIES, TinyLlama, by_tier, make
 from tests.support.forward import count_tokens
+from tests.support.native_gemm import skip_unless_batch_invariant
 from tests.support.tiers import first_daily
 
 LONG = TokenLayout((8, 3), (tuple(range(10, 60)), tuple(range(20, 90))), (61, 62))
@@ -52,6 +53,7 @@ JOBS: list[dict[str, Any]] = [
 @pytest.fixture(scope="module", params=first_daily([torch.float32, torch.bfloat16]), ids=str)
 def engine(tiny_llama: TinyLlama, request: pytest.FixtureRequest) -> Iterator[Engine]:
     with torch_num_threads(2):
+        skip_unless_batch_invariant(request.param)
         model = tiny_llama(head_dim=32, layers=3, dtype=request.param)
         yield Engine(model, stop_token_ids=range(60, 66))
 
