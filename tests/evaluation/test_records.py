@@ -285,7 +285,11 @@ def mistakes(path: Path) -> list[tuple[int | None, str]]:
 def test_example_has_the_fields_of_its_line(file: Path) -> None:
     full, plain = read_examples(put(file, {**FULL, "added_later": True}, PLAIN))
     documents = [{"text": "one", "title": ""}, {"text": "two", "title": "T"}]
-    assert full.model_dump() == {**FULL, "system": "", "prefix": "", "documents": documents}
+    assert full.model_dump() == {
+        **FULL,
+        **dict.fromkeys(("system", "prefix", "scoring"), ""),
+        "documents": documents,
+    }
     assert (plain.gold_index, plain.answers, plain.meta) == (None, [], {})
     (example,) = read_examples(put(file, {**PLAIN, "task": "molecule_generation", "question": ""}))
     assert example.question == ""
