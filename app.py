@@ -29,6 +29,7 @@ from starlette_compress import CompressMiddleware, remove_compress_type
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 import pine_engine as pine
+from pine_engine.additions import find_addition
 from pine_engine.models.embedded import EMBEDDED_NAME, Progress
 from pine_engine.models.resources import free_memory
 from pine_engine.prompts.tasks import TASKS
@@ -174,7 +175,8 @@ def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
 
     @asynccontextmanager
     async def lifespan(_: App) -> AsyncIterator[None]:
-        describe_results(page, RESULTS)  # before the first request, whose arguments it checks
+        results = RESULTS | find_addition("viz.lab.page", "api_results", dict)()
+        describe_results(page, results)  # before the first request, whose arguments it checks
         yield
 
     served, _, _ = page.launch(

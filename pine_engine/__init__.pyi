@@ -1,6 +1,4 @@
 from .attention.trace import TokenRange as TokenRange, Trace as Trace, TraceConfig as TraceConfig
-from .debias.debias import DebiasResult as DebiasResult, run_debias as run_debias
-from .debias.table import DEBIASERS as DEBIASERS, plan_debias as plan_debias
 from .engine.engine import Engine as Engine
 from .engine.events import (
     Answer as Answer,
@@ -42,6 +40,8 @@ from .invariance.position_sweep import (
     order_effects as order_effects,
     sweep_document as sweep_document,
 )
+from .lab.debias.debias import DebiasResult as DebiasResult, run_debias as run_debias
+from .lab.debias.table import DEBIASERS as DEBIASERS, plan_debias as plan_debias
 from .methods.plan import AttentionPlan as AttentionPlan, build_plan as build_plan
 from .methods.table import METHODS as METHODS, Method as Method, get_methods as get_methods
 from .prompts.layout import TokenLayout as TokenLayout

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import typer
 
-from pine_engine.evaluation.examples import Example, read_examples
-from pine_engine.evaluation.intervals import share
-from pine_engine.evaluation.records import Record, read_records, read_run
+from pine_engine.lab.evaluation.intervals import share
+from pine_engine.lab.evaluation.records import Record, read_records, read_run
 from pine_engine.prompts.answer_words import contains_words
+from pine_engine.prompts.examples import Example, read_examples
 from viz.page.answers.recordings import BASE_RATE_FILE
 
 COMMANDS = typer.Typer(help=__doc__, rich_markup_mode=None)

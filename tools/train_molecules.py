@@ -25,10 +25,8 @@ from pine_engine.cli.options import Limit, as_command
 from pine_engine.cli.output import CommandResult, print_note
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.models.checkpoint import quiet_transformers
-from pine_engine.models.load import load
-from pine_engine.molecules.generate import generate_molecules, random_orders
-from pine_engine.molecules.request_rows import (
+from pine_engine.lab.molecules.generate import generate_molecules, random_orders
+from pine_engine.lab.molecules.request_rows import (
     PROPERTIES,
     Molecule,
     Part,
@@ -37,6 +35,8 @@ from pine_engine.molecules.request_rows import (
     read_molecules,
     split_molecules,
 )
+from pine_engine.models.checkpoint import quiet_transformers
+from pine_engine.models.load import load
 from pine_engine.network.thread_tuner import torch_num_threads
 
 

@@ -2,7 +2,6 @@ from .figures.answer_attention import plot_answer_attention as plot_answer_atten
 from .figures.answer_importance import plot_answer_importance as plot_answer_importance
 from .figures.attention import plot_attention as plot_attention
 from .figures.attention_shares import plot_attention_shares as plot_attention_shares
-from .figures.bias_curve import plot_bias_curve as plot_bias_curve
 from .figures.head_decisiveness import plot_head_decisiveness as plot_head_decisiveness
 from .figures.importance import plot_importance as plot_importance
 from .figures.leave_one_out import plot_leave_one_out as plot_leave_one_out
@@ -17,5 +16,6 @@ from .figures.positions import plot_positions as plot_positions
 from .figures.positions_by_order import plot_positions_by_order as plot_positions_by_order
 from .figures.query_attention import plot_query_attention as plot_query_attention
 from .figures.shuffle import plot_shuffle as plot_shuffle
+from .lab.bias_curve import plot_bias_curve as plot_bias_curve
 
 __all__: list[str]

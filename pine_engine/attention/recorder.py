@@ -31,7 +31,8 @@ class StoredKeys:
     def shares(self, weights: Tensor) -> Tensor:
         """Sum weights (H, Q, K or less) by segment, (H, Q, 1 + D + 1): prefix, documents, suffix."""
         segments = self._segments[: weights.shape[-1]].to(weights.dtype)
-        return batched_gemm(weights.flatten(0, 1), segments).unflatten(0, weights.shape[:2])
+        shares: Tensor = batched_gemm(weights.flatten(0, 1), segments).unflatten(0, weights.shape[:2])
+        return shares
 
     @cached_property
     def _segments(self) -> Tensor:

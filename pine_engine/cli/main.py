@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -19,21 +20,19 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import pine_engine as pine
+from pine_engine.additions import find_addition
 from pine_engine.cli import output
 from pine_engine.cli.options import as_command
 from pine_engine.cli.output import BAD_INPUT, STOPPED
 from pine_engine.errors import PineError, is_out_of_memory, one_line
 
-_NAMES = (
-    *("compare", "verify", "debias", "reproduce", "bench", "evaluate", "download-data"),
-    *("report", "reproduce-paper", "molecules", "methods", "models", "serve", "lm-eval"),
-)
-
-SUBCOMMANDS = {name: name.replace("-", "_") for name in _NAMES} | {
-    **{"models": "methods", "debias": "compare", "reproduce": "verify", "reproduce-paper": "report"},
-    **{"download-data": "methods", "lm-eval": "serve"},
+SUBCOMMANDS = {
+    **{name: f"pine_engine.cli.{name}" for name in ("compare", "verify", "bench", "methods", "serve")},
+    **{"reproduce": "pine_engine.cli.verify", "models": "pine_engine.cli.methods"},
+    "lm-eval": "pine_engine.cli.serve",
+    **find_addition("pine_engine.lab", "SUBCOMMANDS", {}),
 }
-"""File of this folder by name of the subcommand, which is a function in this file."""
+"""Module by name of the subcommand, which is a function in this module."""
 
 EARLIER_NAMES = {"repeat": "reproduce"}  # the name in certificates of earlier versions
 
@@ -62,7 +61,7 @@ class Subcommands(TyperGroup):
 def import_subcommand(name: str) -> TyperCommand:
     """Return a subcommand with its options."""
     current = EARLIER_NAMES.get(name, name)
-    file = import_module(f"pine_engine.cli.{SUBCOMMANDS[current]}")
+    file = import_module(SUBCOMMANDS[current])
     single = typer.Typer(add_completion=False)
     single.command(name)(as_command(getattr(file, current.replace("-", "_"))))
     command = typer.main.get_command(single)
@@ -72,7 +71,9 @@ def import_subcommand(name: str) -> TyperCommand:
 
 def _description(name: str) -> str:
     """Return the first line of the docstring of a subcommand without importing its file."""
-    tree = ast.parse(Path(__file__).with_name(f"{SUBCOMMANDS[name]}.py").read_text(encoding="utf-8"))
+    spec = find_spec(SUBCOMMANDS[name])
+    assert spec and spec.origin
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
     functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
     return (ast.get_docstring(functions[name.replace("-", "_")]) or "").partition("\n")[0]
 

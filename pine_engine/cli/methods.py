@@ -1,19 +1,14 @@
-"""Subcommands `methods`, `models` and `download-data`: what is available, and downloads."""
+"""Subcommands `methods` and `models`: what is available."""
 
 import dataclasses
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from pine_engine.cli import output
-from pine_engine.cli.options import Limit, OutputDir
+from pine_engine.additions import find_addition
 from pine_engine.cli.output import CommandResult
-from pine_engine.debias.table import DEBIASERS, NAMING, Wrapper
 from pine_engine.errors import InputError
-from pine_engine.methods.table import METHODS, KeyWeighting, MaskKind, Method, PositionKind
+from pine_engine.methods.table import METHODS, KeyWeighting, MaskKind, PositionKind
 from pine_engine.models import listing
 from pine_engine.prompts.row_files import read_text
 
@@ -76,9 +71,10 @@ def methods(markdown: bool = False, into: Path | None = None) -> CommandResult:
     if markdown:
         print(markdown_tables(), end="")
         return CommandResult({}, [])
-    method_rows, wrapper_rows = _method_rows(), list(map(_row, DEBIASERS.values()))
+    wrappers, naming = find_addition("pine_engine.lab", "wrappers", _no_wrappers)()
+    method_rows, wrapper_rows = _method_rows(), list(map(_row, wrappers))
     rows = [{title: row.get(key) for key, title in TITLES.items()} for row in [*method_rows, *wrapper_rows]]
-    return CommandResult({"methods": method_rows, "wrappers": wrapper_rows}, rows, caption=NAMING)
+    return CommandResult({"methods": method_rows, "wrappers": wrapper_rows}, rows, caption=naming)
 
 
 def models(types: bool = False, into: Path | None = None) -> CommandResult:
@@ -101,9 +97,16 @@ def models(types: bool = False, into: Path | None = None) -> CommandResult:
 
 
 def markdown_tables() -> str:
-    """Return both tables in Markdown."""
-    wrappers = _markdown_table("wrapper", list(map(_row, DEBIASERS.values())))
-    return f"{_markdown_table('method', _method_rows())}\n\nAround any of them:\n\n{wrappers}\n"
+    """Return the tables of methods and of wrappers in Markdown."""
+    wrappers, _ = find_addition("pine_engine.lab", "wrappers", _no_wrappers)()
+    tables = [_markdown_table("method", _method_rows())]
+    if wrappers:
+        tables += ["Around any of them:", _markdown_table("wrapper", list(map(_row, wrappers)))]
+    return "\n\n".join(tables) + "\n"
+
+
+def _no_wrappers() -> tuple[tuple[Any, ...], str]:
+    return (), ""
 
 
 def markdown_types() -> str:
@@ -141,7 +144,8 @@ def _method_rows() -> list[dict[str, Any]]:
     ]
 
 
-def _row(described: Method | Wrapper, **looks: str) -> dict[str, Any]:
+def _row(described: Any, **looks: str) -> dict[str, Any]:
+    """Return the columns of a method or of a wrapper."""
     names = ("invariance", "cost", "source", "description")
     facts = {name: getattr(described, name) for name in names}
     return {"name": described.name, "label": described.label} | looks | facts
@@ -156,58 +160,3 @@ def _markdown_table(kind: str, rows: Sequence[dict[str, Any]]) -> str:
 
 def _markdown(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-# Datasets
-
-
-def download_data(
-    name: Annotated[str | None, typer.Argument()] = None,
-    output_dir: OutputDir = Path("data"),
-    limit: Limit = None,
-) -> CommandResult:
-    """Download a dataset, or generate facts-N or few-shot-N, as JSONL. Without a name, list all datasets.
-
-    Args:
-        name: Name of a dataset. Default: list all datasets.
-        output_dir: Folder for NAME.jsonl and downloads.
-        limit: Maximum number of examples. Default: all.
-    """
-    from pine_engine.data import registry  # imports numpy
-
-    if name is None:
-        sets = _list_sets(registry.PUBLIC_SETS.values(), registry.NOT_PUBLIC)
-        return CommandResult({"sets": sets}, sets)
-    public_set = registry.get_set(name)
-    paths = registry.download(public_set, output_dir)
-    with output.progress(min(limit or public_set.records, public_set.records)) as advance:
-        num_examples = registry.convert(public_set, paths, output_dir, limit=limit, advance=advance)
-    path = output_dir / f"{public_set.name}.jsonl"
-    downloads: list[dict[str, Any]] = []
-    for file, download in zip(public_set.files, paths, strict=True):
-        facts = {"file": str(download), "bytes": download.stat().st_size, "sha256": file_sha256(download)}
-        checked = "as published" if "sha256" in file else "no published checksum"
-        downloads.append(facts | {"checked": checked, "from": file["url"]})
-    report: dict[str, Any] = {"set": public_set.name, "task": public_set.task, "examples": num_examples}
-    report |= {"file": str(path), "sha256": file_sha256(path), "license": public_set.license}
-    report |= {"source": public_set.source, "downloads": downloads}
-    origin = f"license: {public_set.license}; from {public_set.source}"
-    rows = downloads or [{key: report[key] for key in ("set", "examples", "file", "sha256")}]
-    return CommandResult(report, rows, [f"{num_examples} examples in {path}; {origin}"])
-
-
-def _list_sets(public: Iterable[object], not_public: Mapping[str, str]) -> list[dict[str, Any]]:
-    fields = {"set": "name", "task": "task", "records": "records", "bytes": "size", "license": "license"}
-    fields["source"] = "source"
-    rows = [{key: getattr(each, field) for key, field in fields.items()} for each in public]
-    unknown = dict.fromkeys(fields)
-    return rows + [unknown | {"set": name, "task": task} for name, task in not_public.items()]
-
-
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, or of those of the data files in a folder, in hexadecimal digits."""
-    if path.is_dir():
-        digests = map(file_sha256, sorted(path.rglob("*.arrow")))
-        return hashlib.sha256("".join(digests).encode()).hexdigest()
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -30,8 +30,8 @@ from pine_engine.prompts.chat_templates import parse_kwargs
 
 if TYPE_CHECKING:
     from pine_engine.endpoint.client import Endpoint
-    from pine_engine.evaluation.examples import Example
     from pine_engine.invariance.reproduction import Reproduction
+    from pine_engine.prompts.examples import Example
 
 DATA_ORDERS, SELF_TEST_ORDERS = 5, 2
 """Default numbers of orders of an example and of a prompt of the self-test, besides its own."""
@@ -82,7 +82,7 @@ def verify(
         return _self_test(model, thread_counts, num_orders or SELF_TEST_ORDERS, seed)
     selected = method_names(methods)
 
-    from pine_engine.evaluation.examples import read_examples  # imports numpy
+    from pine_engine.prompts.examples import read_examples  # imports numpy
 
     examples = read_examples(data, limit)
     if endpoint:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import scaled_dot_product_attention
+from transformers import PreTrainedModel
 
 from pine_engine.attention.arithmetic import copied
 from pine_engine.models.packed import PackedWeight, is_packable
@@ -92,10 +93,10 @@ def _cancelling(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
     has_hook = hasattr(layer, "_hf_hook") or is_split(layer)
     if has_hook or is_quantized(weight) or not weight.is_floating_point():
         return layer
-    replaced = {"weight": cancelling_weight(*weight.shape, weight.dtype).to(weight.device)}
+    replaced = {"weight": cancelling_weight(len(weight), weight.shape[1], weight.dtype).to(weight.device)}
     if layer.bias is not None:
         replaced["bias"] = torch.zeros_like(layer.bias)
-    return lambda rows: functional_call(layer, replaced, rows)  # type: ignore[no-any-return]
+    return lambda rows: functional_call(layer, replaced, rows)
 
 
 def in_decode_steps(layers: Iterable[RowLayer]) -> list[RowLayer]:
@@ -105,13 +106,15 @@ def in_decode_steps(layers: Iterable[RowLayer]) -> list[RowLayer]:
         IN_DECODE_STEP.set(True)
         return layer(rows)
 
+    def compute_apart(layer: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+        return copy_context().run(compute, layer, rows)
+
     return [
-        (f"{name} of decode steps", width, partial(copy_context().run, compute, layer))
-        for name, width, layer in layers
+        (f"{name} of decode steps", width, partial(compute_apart, layer)) for name, width, layer in layers
     ]
 
 
-def expert_layers(network: nn.Module) -> list[RowLayer]:
+def expert_layers(network: PreTrainedModel) -> list[RowLayer]:
     """Return one mixture of experts of each kind, with its router, and with weights whose sums cancel."""
     layers: dict[str, RowLayer] = {}
     for module in network.modules():

@@ -123,7 +123,9 @@ def compile_limited(environment: Any, source: str) -> tuple[nodes.Template, Call
 
     def finish() -> Template:
         assert isinstance(bounded, Environment)
-        return bounded.from_string(_Limiter().visit(tree))
+        limited = _Limiter().visit(tree)
+        assert isinstance(limited, nodes.Template)
+        return bounded.from_string(limited)
 
     return tree, finish
 
@@ -202,7 +204,7 @@ def _size(value: Any, limits: RenderLimits) -> int:
         else:
             children: Iterable[Any] = ()
             if isinstance(item, Namespace):
-                item = item._Namespace__attrs  # type: ignore[attr-defined]
+                item = item._Namespace__attrs
             if isinstance(item, Mapping):
                 children = (part for pair in item.items() for part in pair)
             elif isinstance(item, list | tuple | set | frozenset) or type(item) in _VIEWS:
@@ -218,7 +220,7 @@ def _size(value: Any, limits: RenderLimits) -> int:
     return total
 
 
-_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 
 
 def _bounded(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:

@@ -79,7 +79,7 @@ class GemmShapes(TorchDispatchMode):
     """Collect rows and columns of GEMMs whose sums have several terms."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # of torch
         self.shapes: set[tuple[int, int]] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.support.report_runs import golden_parts
 from tests.support.tiers import first_daily
-from viz.export.report import report_page
+from viz.lab.report import report_page
 
 SCROLL_BAR = 15
 

@@ -15,9 +15,9 @@ import pytest
 import requests
 
 from pine_engine import TASKS
-from pine_engine.data.registry import NUM_RETRIES, PUBLIC_SETS, PublicSet
-from pine_engine.evaluation.examples import read_examples
-from tests.data.test_readers import COMPARED, TABLE
+from pine_engine.lab.data.registry import NUM_RETRIES, PUBLIC_SETS, PublicSet
+from pine_engine.prompts.examples import read_examples
+from tests.lab.data.test_readers import COMPARED, TABLE
 from tests.support.commands import Run
 
 Publish = Callable[..., PublicSet]

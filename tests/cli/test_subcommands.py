@@ -112,7 +112,7 @@ def test_subcommand_prints(
     monkeypatch.setattr(listing, "list_models", lambda: [model])
     outcome = pine(*line.split(), "--json")
     assert outcome.status == 0
-    assert outcome.stderr == ""
+    assert outcome.stderr.split() == " ".join(results[0].notes).split()
     assert list(outcome.json) == keys.split()
     assert steps.announced == [len(steps.taken)] * len(steps.announced)
     monkeypatch.setattr(output.stdout, "width", 200)

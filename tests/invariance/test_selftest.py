@@ -17,6 +17,7 @@ from pine_engine.invariance.selftest import INVARIANT, MIXED_PROMPTS, PUBLISHED,
 from pine_engine.methods.table import METHODS
 from pine_engine.network import rope
 from pine_engine.network.batch_invariant_ops import IN_DECODE_STEP
+from pine_engine.network.batched_gemm import batched_gemm
 from pine_engine.network.thread_tuner import torch_num_threads
 from tests.support.forward import unpadded_gemm
 from tests.support.native_gemm import gemm_by_rows, simulate_native_gemm
@@ -117,7 +118,7 @@ def patch(monkeypatch: pytest.MonkeyPatch, patches: Patches) -> None:
 
 
 SPLIT: Patches = {
-    arithmetic: {"batched_gemm": simulated(arithmetic.batched_gemm, is_split)},
+    arithmetic: {"batched_gemm": simulated(batched_gemm, is_split)},
     forward: {"decode_attention_threads": lambda *_: 1},
 }
 UNPADDED: Patches = {arithmetic: {"batched_gemm": simulated(unpadded_gemm, is_vector)}}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from pine_engine import TASKS, InputError
-from pine_engine.evaluation.examples import Example
 from pine_engine.prompts.answer_words import contains_words, normalize_words
+from pine_engine.prompts.examples import Example
 from pine_engine.prompts.scoring import SCORES
 from tests.support.errors import has_field
 

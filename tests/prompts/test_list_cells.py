@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
-from pine_engine.evaluation.examples import Example, read_examples
+from pine_engine.prompts.examples import Example, read_examples
 from pine_engine.prompts.parse_errors import ValidationErrors
 
 DOCUMENTS = {"document1": "Ann.", "document2": "Ben."}

@@ -15,10 +15,10 @@ from pypdf import PdfWriter
 from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
 from pine_engine import TASKS, Document, Engine, InputError, Request
-from pine_engine.evaluation.examples import read_examples
-from pine_engine.evaluation.records import Settings
+from pine_engine.lab.evaluation.records import Settings
 from pine_engine.prompts import document_files
 from pine_engine.prompts.document_files import read_documents
+from pine_engine.prompts.examples import read_examples
 from pine_engine.prompts.parse_errors import MAX_SHOWN, ValidationErrors
 from pine_engine.prompts.request import DataRow, read_requests, read_rows
 from tests.support.errors import has_field

@@ -9,9 +9,9 @@ import pytest
 from pine_engine import Document, Engine
 from pine_engine.engine import passes
 from pine_engine.engine.events import Event
-from pine_engine.evaluation.examples import Example
-from pine_engine.evaluation.measure import run_evaluation
-from pine_engine.evaluation.records import Key, Record, choose
+from pine_engine.lab.evaluation.measure import run_evaluation
+from pine_engine.lab.evaluation.records import Key, Record, choose
+from pine_engine.prompts.examples import Example
 from pine_engine.scheduling.scheduler import stream_shared
 
 TIMES = {"prefill_s", "decode_s", "seconds"}

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pine_engine.molecules.request_rows import PROPERTIES, Molecule
+from pine_engine.lab.molecules.request_rows import PROPERTIES, Molecule
 
 ENDS = ("O", "N", "F", "C#N", "C=O", "C(=O)O", "OC", "NC", "C#C", "C=C")
 SMILES = tuple(f"{'C' * length}{end}" for length in range(1, 11) for end in ENDS)

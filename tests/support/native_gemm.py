@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from pine_engine.network import batch_invariant_ops as ops
+from pine_engine.network.thread_tuner import torch_num_threads
 
 ROWS_OF_ONE_KERNEL = 4
 """Maximum number of rows of the first kernel, fewer than on processors, so that tests need fewer rows."""
@@ -19,7 +20,7 @@ def gemm_by_rows(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Te
     num_rows = rows.numel() // rows.shape[-1]
     num_parts = 1 if num_rows == 1 else 2 if num_rows <= ROWS_OF_ONE_KERNEL else 3
     fp32_rows, fp32_weight = rows.float(), weight.float()
-    with ops.torch_num_threads(1):
+    with torch_num_threads(1):
         # One sum after the other, so that the result for a row depends on nothing else.
         parts = zip(
             fp32_rows.tensor_split(num_parts, -1), fp32_weight.tensor_split(num_parts, -1), strict=True

@@ -5,8 +5,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pine_engine.evaluation.records import Record, RunInfo, open_run, write_records
 from pine_engine.invariance.platform_facts import Platform
+from pine_engine.lab.evaluation.records import Record, RunInfo, open_run, write_records
 
 SWAPS = {
     "as-is": ((0, 1), (0, 1)), "segments-swapped": ((0, 1), (1, 0)), "labels-swapped": ((1, 0), (1, 0)),
@@ -56,13 +56,14 @@ def swept(
     """Return the record of a question over k documents, the first stored one gold and in this slot."""
     others = iter(range(1, k))
     order = tuple(0 if place == slot else next(others) for place in range(k))
+    usual: dict[str, Any] = {"scoring": "words", "order_name": f"gold-at:{slot}"}
+    usual |= {"prefill_s": seconds, "seconds": seconds}
     return Record(
         example=example, task="retrieval_qa", method=method, input_order=tuple(range(k)), permutation=order,
         gold_slot=slot, num_documents=k, answers=("Paris",), text=None if score is None else text,
         parsed=None if score is None else text, score=score, answer_logprob=logprob, prompt_tokens=60,
         answer_tokens=None if score is None else 4,
-        **{"scoring": "words", "order_name": f"gold-at:{slot}"}
-        | {"prefill_s": seconds, "seconds": seconds, **fields},
+        **usual | fields,
     )  # fmt: skip
 
 

@@ -7,16 +7,16 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pine_engine.evaluation.estimates import estimate_tasks
-from pine_engine.evaluation.grid import Grid
-from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.records import WEIGHTS, Record, RunInfo
-from pine_engine.evaluation.report.molecule_tables import read_molecule_report
-from pine_engine.evaluation.report.parts import report_parts
-from pine_engine.evaluation.report.runs import MeasuredRun
-from pine_engine.evaluation.report.tables import Curve, Part, task_label
+from pine_engine.lab.evaluation.estimates import estimate_tasks
+from pine_engine.lab.evaluation.grid import Grid
+from pine_engine.lab.evaluation.intervals import Estimate
+from pine_engine.lab.evaluation.records import WEIGHTS, Record, RunInfo
+from pine_engine.lab.evaluation.report.molecule_tables import read_molecule_report
+from pine_engine.lab.evaluation.report.parts import report_parts
+from pine_engine.lab.evaluation.report.runs import MeasuredRun
+from pine_engine.lab.evaluation.report.tables import Curve, Part, task_label
 from tests.support.records import SWAPS, judged, run_info, sweep, swept
-from viz.export.report import report_markdown
+from viz.lab.report import report_markdown
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "report.md"
 

@@ -14,8 +14,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from typer.main import get_command
 
 from pine_engine import Document, Engine, InputError
+from pine_engine.lab.molecules.request_rows import PROPERTIES, canonical_smiles
 from pine_engine.models.load import SHIPPED
-from pine_engine.molecules.request_rows import PROPERTIES, canonical_smiles
 from pine_engine.prompts.layout import tokenize
 from pine_engine.prompts.tasks import TASKS
 from tests.support.molecule_rows import SMILES, molecule, row, write_rows

@@ -15,7 +15,7 @@ from plotly.offline import get_plotlyjs_version
 import pine_engine as pine
 import viz
 from pine_engine import METHODS, ShuffleResult, build_plan, order_effects
-from pine_engine.evaluation.report.tables import Part, Table
+from pine_engine.lab.evaluation.report.tables import Part, Table
 from tests.support.figure_records import LEFT_OUT, STEPS, answer_with, cell, order_row
 from tests.support.runs import form_of
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
@@ -29,7 +29,7 @@ from viz.cards.shuffle import shuffle_answer, verdict_html
 from viz.cards.tutorial import Step, figure_html, quiz, run_html, tutorial
 from viz.drawing.identity import document_segment, legend
 from viz.drawing.markup import Numbers, empty_panel, picture, switch
-from viz.export.report import measured_html, report_page
+from viz.lab.report import measured_html, report_page
 from viz.page.bundle import certificate_page
 from viz.page.common.failures import notice
 from viz.page.counting import stale_html

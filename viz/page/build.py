@@ -7,6 +7,7 @@ from typing import Any
 
 import gradio as gr
 
+from pine_engine.additions import find_addition
 from pine_engine.endpoint import NO_INTERNALS
 from viz.cards.tutorial import anchor, explanations_html
 from viz.page.answers.recordings import tutorial_recording
@@ -18,8 +19,6 @@ from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT, bind
 from viz.page.counting import Counting, bind_counting
-from viz.page.evaluate import EvaluateTab, bind_evaluation
-from viz.page.files.data_sets import OWN
 from viz.page.files.reading_files import FileReader
 from viz.page.form.checks import NO_FILES, NOTE
 from viz.page.form.fitting import bind_misfits
@@ -49,7 +48,7 @@ TITLE = "PINE Explorer"
 WHY = "Why"  # label of a tab
 QUESTION = "Same documents, another order. Does the answer change?"
 
-HIDDEN = {"add-files", "paste-panel", "open-session", "measure-upload"}
+HIDDEN = {"add-files", "paste-panel", "open-session"}
 """Element ids of widgets for entering text, which a read-only page hides."""
 
 HEADER_BUTTONS = '<button type="button" class="page-header-button" data-projector>Present</button>'
@@ -91,9 +90,10 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                 with gr.Tab("Position sweep"):
                     build_note(settings)
                     sweep = SweepTab()
-                with gr.Tab("Evaluate"):
-                    evaluation = EvaluateTab(settings)
-                    bind_evaluation(evaluation, page, sources, chosen, settings, disk, reader)
+                boxes = [workspace.methods]
+                for label, add_tab in find_addition("viz.lab.page", "tabs", dict)().items():
+                    with gr.Tab(label):
+                        boxes += add_tab(page, sources, chosen, settings, disk, reader)
             with gr.Tab(TUTORIAL):
                 tutorial = build_tutorial(workspace.finished)
         gr.HTML(explanations_html())
@@ -101,7 +101,6 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         stream = gr.Button(visible="hidden", elem_id="open-stream")  # pressed by assets/events.js
 
         bind_choices(workspace)
-        boxes = [workspace.methods, evaluation.request.methods]
         triggers = [page.load, ready.change, workspace.task.change]
         bind_misfits(boxes, sources, chosen=chosen, task=workspace.task, triggers=triggers)
         run_event = bind_workspace(workspace, sources, chosen, settings, reader)
@@ -216,5 +215,3 @@ def freeze(page: GuardedBlocks) -> None:
             block.props["locked"] = True
         if name in HIDDEN:
             block.visible = False
-        if isinstance(block, gr.Dropdown) and name == "measure-rows":
-            block.choices = [choice for choice in block.choices if choice[1] != OWN]

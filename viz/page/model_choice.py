@@ -1,12 +1,12 @@
 """Model picker: selectable models, requirements, loading progress and reasons for rejection."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import gradio as gr
 from markupsafe import escape
 
-from pine_engine.evaluation.report.published import published, tasks_of_model
+from pine_engine.additions import find_addition
 from pine_engine.models.dtypes import BYTES, REQUESTED_DTYPES
 from pine_engine.models.listing import list_models
 from pine_engine.models.resources import in_words
@@ -32,8 +32,8 @@ SMALL = (
 )
 """Instruction-tuned models of the hub that fit on one machine."""
 
-PAPER = [model["hub_id"] for model in published("models")]
-"""Models that the paper evaluates."""
+PAPER: Mapping[str, Sequence[str]] = find_addition("pine_engine.lab", "paper_models", dict)()
+"""Tasks with published results by hub id of the models that the paper evaluates."""
 
 
 def offered(sources: Sources) -> list[tuple[str, str]]:
@@ -67,7 +67,7 @@ def facts_html(sources: Sources, choice: Choice) -> str:
         "Device": sources.device,
     }
     if choice.name in PAPER:
-        facts["Paper results"] = ", ".join(tasks_of_model(choice.name))
+        facts["Paper results"] = ", ".join(PAPER[choice.name])
     return render(
         "model_facts.html",
         name=choice.name,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import viz
-from pine_engine.evaluation.intervals import Estimate
-from pine_engine.evaluation.report.tables import Curve, CurveLine
+from pine_engine.lab.evaluation.intervals import Estimate
+from pine_engine.lab.evaluation.report.tables import Curve, CurveLine
 
 CURVE = Curve(
     name="by-slot", title="By slot", x_title="slot", y_title="%", places=("1", "2", "3"),

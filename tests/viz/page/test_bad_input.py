@@ -25,10 +25,10 @@ from pine_engine.prompts.document_files import read_documents
 from tests.support.harm import no_harm
 from tests.support.junk import CONTENTS, JUNK, NONEMPTY, PATHS, ROWS, TEXTS
 from tests.support.widgets import build_app, built
+from viz.lab.page.data_sets import read_set
 from viz.page.common.disk import Disk
 from viz.page.common.failures import MAX_VALUES
 from viz.page.common.host_settings import DEFAULTS
-from viz.page.files.data_sets import read_set
 from viz.page.form.documents import Entry
 from viz.page.form.form import MAX_CHARACTERS, Form
 from viz.page.gradio_patches.blocks import NOT_FROM_THE_PAGE, GuardedBlocks, refuse_values

@@ -15,13 +15,13 @@ from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.work import Work
 from tests.support.widgets import built
 from viz.cards.answers import AnswerCard
+from viz.lab.page.data_sets import read_built_in
+from viz.lab.page.evaluate_job import MeasureRequest, prepare_measure
 from viz.page.answers.answering import prepare_answers
 from viz.page.answers.run import Shown
 from viz.page.build import build_page
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.counting import planned_jobs, too_many_tokens
-from viz.page.evaluate_job import MeasureRequest, prepare_measure
-from viz.page.files.data_sets import read_built_in
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.examples import load_examples

@@ -24,14 +24,15 @@ from tests.support.runs import THREE, form_of
 from tests.support.widgets import built
 from viz.cards.shuffle import shuffle_answer, verdict_sentence
 from viz.figures.shuffle import plot_shuffle
+from viz.lab.page.api import measured
+from viz.lab.page.data_sets import read_built_in
+from viz.lab.page.evaluate_job import MeasureRequest, prepare_measure
 from viz.page.answers.answering import prepare_answers, shown_html
 from viz.page.answers.order_table import order_table_json
 from viz.page.answers.run import Run, Shown
-from viz.page.api.results import compared, measured, shuffled
+from viz.page.api.results import compared, shuffled
 from viz.page.bundle import bundle
 from viz.page.common.host_settings import DEFAULTS, read_settings
-from viz.page.evaluate_job import MeasureRequest, prepare_measure
-from viz.page.files.data_sets import read_built_in
 from viz.page.form.fitting import show_misfits
 from viz.page.form.form import count_tokens, form_request
 from viz.page.form.options import DEFAULT_METHODS

@@ -4,20 +4,17 @@ Their docstrings are shown under *Use via API* and as MCP tool descriptions.
 """
 
 import inspect
-import json
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
-from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
 import gradio as gr
 from gradio.events import api
 from pydantic import ValidationError, validate_call
 
-from pine_engine.debias.table import measured_methods
+from pine_engine.additions import find_addition
 from pine_engine.endpoint import NO_INTERNALS
 from pine_engine.errors import InputError, PineError
 from pine_engine.methods.table import Method, get_methods
@@ -28,14 +25,13 @@ from pine_engine.prompts.tasks import USUAL_TASK
 from pine_engine.prompts.untrusted_json import ListInput
 from pine_engine.scheduling.runs import Job
 from viz.page.answers.answering import prepare_answers
-from viz.page.api.results import ApiResult, MethodName, compared, left_out, measured, shuffled, traced
+from viz.page.api.result import ApiResult
+from viz.page.api.results import MethodName, compared, left_out, shuffled, traced
 from viz.page.common.failures import explain
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import MODEL_EVENT
-from viz.page.evaluate_job import MeasureRequest, prepare_measure
-from viz.page.files.data_sets import DataSet, read_uploaded
-from viz.page.files.reading_files import FileReader, without_progress
-from viz.page.form.checks import check_answer_length, check_rows
+from viz.page.files.reading_files import FileReader
+from viz.page.form.checks import check_answer_length
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.internals_jobs import prepare_answers_left_out
@@ -43,7 +39,6 @@ from viz.page.jobs.sources import Sources
 from viz.page.shuffle_job import prepare_shuffle
 
 PROGRESS_S = 1.0  # seconds between two messages of progress to a client
-USUAL_ORDERS = ("as-is", "reversed")  # default orders of /measure
 
 
 View = TypeVar("View")  # of a job, with its sentence and its progress
@@ -57,7 +52,7 @@ class TitledDocument(TypedDict, total=False):
 
 
 def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> None:
-    """Add /compare, /shuffle, /trace, /leave_one_out and /measure to the Blocks that are being built."""
+    """Add the API calls to the Blocks that are being built, also those of `viz.lab`."""
 
     def compare(
         question: str,
@@ -87,7 +82,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         form = _form(sources, question, documents, methods, max_new_tokens, instruction, chat_template_kwargs)
         report = partial(compared, accepted=tuple(answers or ()))
         run = {"form": form, "settings": settings, "trace": False}
-        return _answer(sources, Job("api compare", form.methods, prepare_answers, run), report)
+        return answer_job(sources, Job("api compare", form.methods, prepare_answers, run), report)
 
     def shuffle(
         question: str,
@@ -123,7 +118,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         run = {"form": form, "settings": settings, "trace": False}
         run |= {"count": orders, "seed": seed, "controls": False}
         report = partial(shuffled, accepted=tuple(answers or ()))
-        return _answer(sources, Job("api shuffle", form.methods, prepare_shuffle, run), report)
+        return answer_job(sources, Job("api shuffle", form.methods, prepare_shuffle, run), report)
 
     def trace(
         question: str,
@@ -154,7 +149,7 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
             raise gr.Error(NO_INTERNALS, print_exception=False)
         form = _form(sources, question, documents, methods, max_new_tokens, instruction, chat_template_kwargs)
         report, run = partial(traced, arrays=arrays), {"form": form, "settings": settings}
-        return _answer(sources, Job("api trace", form.methods, prepare_answers, run), report)
+        return answer_job(sources, Job("api trace", form.methods, prepare_answers, run), report)
 
     def leave_one_out(
         question: str,
@@ -185,47 +180,10 @@ def add_api(sources: Sources, settings: HostSettings, reader: FileReader) -> Non
         form = _form(sources, question, documents, methods, max_new_tokens, instruction, chat_template_kwargs)
         run = {"form": form, "settings": settings}
         job = Job("api leave one out", form.methods, prepare_answers_left_out, run)
-        return _answer(sources, job, left_out)
+        return answer_job(sources, job, left_out)
 
-    def measure(
-        rows: ListInput[dict[str, Any]],
-        methods: ListInput[str] | None = None,
-        orders: ListInput[str] | None = None,
-        max_new_tokens: int = 48,
-        chat_template_kwargs: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        """Evaluate a small dataset: scores, 95% confidence intervals and answer-change rates.
-
-        The default task of rows is retrieval_qa; the default orders are as-is and reversed.
-
-        Args:
-            rows: Examples of one task: {"question", "documents", "answers", "gold_index"?, "id"?, "task"?}.
-            methods: Methods, also wrapped as permutation_full:vanilla. Default: vanilla, nia, pcw, pine.
-            orders: Any of as-is, reversed, gold-first, gold-last, gold-all, swapped, shuffled:S, all.
-            max_new_tokens: Maximum number of new tokens.
-            chat_template_kwargs: Arguments of the chat template. Default: none.
-
-        Returns:
-            A summary of all methods and orders, paired over the same examples, and every record.
-        """
-        data = _data_set(reader, rows)
-        with _argument("methods"):
-            named = measured_methods(methods) if methods else _select(sources, None)
-            chosen = tuple(method.name for method in named)
-        request = MeasureRequest(
-            rows=data,
-            limit=len(data.examples),
-            methods=chosen,
-            orders=tuple(orders or USUAL_ORDERS),
-            generate=True,
-            logprobs=not settings.endpoint or bool(data.task.model),
-            max_new_tokens=max_new_tokens,
-            chat_template_kwargs=dump_kwargs(chat_template_kwargs),
-        )
-        run = {"request": request, "host": settings}
-        return _answer(sources, Job("api measure", chosen, prepare_measure, run), measured, data.task.name)
-
-    for call in (compare, shuffle, trace, leave_one_out, measure):
+    added = (make(sources, settings, reader) for make in find_addition("viz.lab.page", "api_calls", tuple)())
+    for call in (compare, shuffle, trace, leave_one_out, *added):
         api(_checked(call), api_name=call.__name__, **MODEL_EVENT)
 
 
@@ -252,7 +210,7 @@ def _checked(call: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any
 
 
 @contextmanager
-def _argument(name: str) -> Iterator[None]:
+def name_argument(name: str) -> Iterator[None]:
     """Raise gr.Error with the name of the argument for any error in the block."""
     try:
         yield
@@ -260,7 +218,7 @@ def _argument(name: str) -> Iterator[None]:
         raise gr.Error(f"Invalid argument {name}: {explain(error)}", print_exception=False) from error
 
 
-def _select(sources: Sources, methods: list[str] | None) -> tuple[Method, ...]:
+def select_methods(sources: Sources, methods: list[str] | None) -> tuple[Method, ...]:
     """Return the named methods, or the default ones that fit the model of the host, if it is loaded."""
     engine = sources.now(USUAL_TASK) if sources.main.status.stage == "ready" else None
     return engine.select_methods(methods or None) if engine else get_methods(methods or None)
@@ -275,38 +233,26 @@ def _form(
     instruction: str,
     chat_template_kwargs: dict[str, Any] | None,
 ) -> Form:
-    with _argument("question"):
+    with name_argument("question"):
         if not question.strip():
             raise InputError("must not be empty.")
-    with _argument("documents"):
+    with name_argument("documents"):
         if not documents:
             raise InputError("expected at least one document.")
     for place, document in enumerate(documents):
-        with _argument(f"documents.{place}"):
+        with name_argument(f"documents.{place}"):
             if not document.text.strip():
                 raise InputError("text is empty. Add text or omit it.")
-    with _argument("methods"):
-        chosen = tuple(method.name for method in _select(sources, methods))
-    with _argument("max_new_tokens"):
+    with name_argument("methods"):
+        chosen = tuple(method.name for method in select_methods(sources, methods))
+    with name_argument("max_new_tokens"):
         check_answer_length(max_new_tokens)
     entries = entries_from([(document.title, document.text) for document in documents])
     kwargs = dump_kwargs(chat_template_kwargs)
     return Form(USUAL_TASK, question, instruction, chosen, max_new_tokens, entries, kwargs)
 
 
-def _data_set(reader: FileReader, rows: list[dict[str, Any]]) -> DataSet:
-    """Parse the rows like those of a file. Raises gr.Error that names the line, from 1."""
-    try:
-        check_rows(len(rows))
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, "rows.jsonl")
-            file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-            return without_progress(read_uploaded(reader, file, say=str))
-    except Exception as error:
-        raise gr.Error(explain(error), print_exception=False) from error
-
-
-def _answer(
+def answer_job(
     sources: Sources, job: Job, report: Callable[[View], ApiResult | None], task: str = USUAL_TASK
 ) -> dict[str, Any]:
     """Run the job on the model of a task and report its last view; see `stop_reason` for an early end.

@@ -8,15 +8,11 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field
 
 import pine_engine as pine
-from pine_engine.endpoint.repeats import Repeats
 from pine_engine.engine.events import trace_report
-from pine_engine.evaluation.estimates import estimate_tasks
-from pine_engine.evaluation.records import Record, count_repeats
-from pine_engine.evaluation.task_estimates import nested
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 from viz.page.answers.run import Shown
-from viz.page.evaluate_job import MeasureView
+from viz.page.api.result import ApiResult, known
 from viz.page.internals_jobs import LeftOutView
 
 if TYPE_CHECKING:
@@ -35,20 +31,6 @@ LogitDiff = Annotated[
 RIGHT = Field(description="True if the text contains an accepted answer as whole words; null without any.")
 
 
-def _known(description: str) -> Any:
-    """Return a field that is left out if it is not known."""
-    return Field(default=None, description=description, exclude_if=lambda value: value is None)
-
-
-class ApiResult(BaseModel):
-    """Fields of every result."""
-
-    model: str = Field(description="Model name.")
-    dtype: str = Field(description="Model dtype, such as float32.")
-    repeated: Repeats | None = _known("Requests to an endpoint that were sent twice, and changed answers.")
-    stop_reason: str | None = Field(default=None, description="Reason for an early stop; null if complete.")
-
-
 class MethodAnswer(BaseModel):
     """Answer of one method."""
 
@@ -56,9 +38,9 @@ class MethodAnswer(BaseModel):
     text: str
     is_correct: bool | None = RIGHT
     tokens: int = Field(description="Number of answer tokens.")
-    prefill_s: float | None = _known("Prefill time in seconds; not of an endpoint.")
-    decode_s_per_token: float | None = _known("Decode time per token in seconds; not of an endpoint.")
-    seconds: float | None = _known("Time of the request to an endpoint, in seconds.")
+    prefill_s: float | None = known("Prefill time in seconds; not of an endpoint.")
+    decode_s_per_token: float | None = known("Decode time per token in seconds; not of an endpoint.")
+    seconds: float | None = known("Time of the request to an endpoint, in seconds.")
 
 
 class Compared(ApiResult):
@@ -168,21 +150,13 @@ class Traced(ApiResult):
     results: list[MethodTrace]
 
 
-class Measured(ApiResult):
-    """Result of /measure."""
-
-    summary: dict[str, Any] = Field(description="Estimates with intervals, as in `evaluate --json`.")
-    records: list[Record]
-
-
 RESULTS: dict[str, type[ApiResult]] = {
     "compare": Compared,
     "shuffle": Shuffled,
     "trace": Traced,
     "leave_one_out": LeftOut,
-    "measure": Measured,
 }
-"""Result type of each endpoint."""
+"""Result type of each endpoint of the page; `viz.lab` adds its own."""
 
 
 def compared(view: Shown, accepted: Sequence[str]) -> Compared | None:
@@ -283,21 +257,6 @@ def left_out(view: LeftOutView) -> LeftOut | None:
     """Return the scores of the methods that are complete; None before the first."""
     done = [MethodLeftOut.model_validate(one.to_dict()) for one in view.complete]
     return LeftOut(model=view.model, dtype=view.complete[0].dtype, results=done) if done else None
-
-
-def measured(view: MeasureView) -> Measured | None:
-    """Return the records so far with a summary; None before the first."""
-    if not view.records:
-        return None
-    platform, records = view.info.platform, list(view.records)
-    summary = nested(estimate_tasks(records))
-    return Measured(
-        model=platform.model,
-        dtype=platform.dtype,
-        repeated=count_repeats(records) if view.info.is_on_endpoint else None,
-        summary=summary,
-        records=records,
-    )
 
 
 def _is_correct(text: str, accepted: Sequence[str]) -> bool | None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pine_engine.errors import PineError
-from pine_engine.evaluation.shards import try_lock
+from pine_engine.file_locks import try_lock
 
 PREFIX = "pine-explorer-"  # prefix of the name of the temporary folder
 LOCK = "lock"  # lock file in the temporary folder that is held while the process lives

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 import pine_engine as pine
 from pine_engine.errors import InputError
-from pine_engine.evaluation.examples import Example
 from pine_engine.prompts.layout import TokenLayout
 from viz.drawing.identity import document_letter
-from viz.page.common.failures import MAX_ANSWER_TOKENS, MAX_DOCUMENTS, MAX_ORDERS, MAX_ROWS, check_limit
+from viz.page.common.failures import MAX_ANSWER_TOKENS, MAX_DOCUMENTS, MAX_ORDERS, check_limit
 from viz.page.common.host_settings import DEFAULTS, HostSettings
-from viz.page.files.data_sets import built_in_choices, read_built_in
 from viz.page.form.documents import capital
 from viz.page.form.examples import is_from_example, load_examples
 from viz.page.form.form import Form, form_request
@@ -83,12 +81,6 @@ def check_orders(count: int) -> None:
     check_limit("Too many orders", count, MAX_ORDERS, "Choose fewer orders or remove documents.")
 
 
-def check_rows(count: int) -> None:
-    """Raise InputError for too many examples."""
-    advice = "Upload fewer, or run `python -m pine_engine evaluate` locally."
-    check_limit("Dataset too large", count, MAX_ROWS, advice, unit=" examples")
-
-
 # Read-only pages
 
 
@@ -103,11 +95,3 @@ def check_reference(answer: str, form: Form) -> None:
     shipped = (example for example in load_examples() if is_from_example(form, example))
     if answer and not any(answer in example.answers for example in shipped):
         raise InputError(REFUSAL)
-
-
-def check_rows_shipped(rows: tuple[Example, ...]) -> None:
-    """Raise InputError for examples that are not of a built-in dataset."""
-    names = {name for _, name in built_in_choices()}
-    shipped = {row.id: row for name in names for row in read_built_in(name).examples}
-    if any(shipped.get(row.id) != row for row in rows):
-        raise InputError(f"{NOTE} Select a built-in dataset.")

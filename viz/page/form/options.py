@@ -1,11 +1,10 @@
-"""Options of a run: methods, debiasing wrappers, and the document orders of a shuffle test."""
+"""Options of a run: methods, and the document orders of a shuffle test."""
 
 import math
 from collections.abc import Iterable, Sequence
 
 import gradio as gr
 
-from pine_engine.debias.table import DEBIASERS, MeasuredMethod
 from pine_engine.methods.table import METHODS, Method, get_methods
 from pine_engine.prompts.orders import ALL_ORDERS_UP_TO
 
@@ -15,9 +14,6 @@ OFFERED = {
     for row in sorted(METHODS.values(), key=lambda row: row.role == "other")
     if row.role != "variant"
 }
-WRAPPED = tuple(MeasuredMethod(METHODS[base], wrapper) for base in OFFERED for wrapper in DEBIASERS.values())
-"""Each wrapper around each method."""
-
 SAMPLED_AT_MOST = 24
 DEFAULT_ORDERS = 6
 
@@ -45,11 +41,6 @@ def build_method_boxes(elem_id: str) -> gr.CheckboxGroup:
             container=False,
         )
     return boxes
-
-
-def wrapped_choices(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return label and name of these wrapped methods."""
-    return [(one.label, one.name) for one in WRAPPED if one.name in names]
 
 
 def build_template_kwargs(elem_id: str) -> gr.Textbox:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pine_engine as pine
-from pine_engine.debias.table import find_measured
+from pine_engine.additions import find_addition
 from pine_engine.errors import Cancelled, InputError, ModelError, PineError, is_out_of_memory, one_line
+from pine_engine.methods.table import METHODS
 from pine_engine.models.dtypes import RequestedDtype, known_dtype, resolve_dtype
 from pine_engine.models.listing import LoadableModel, describe
 from pine_engine.models.load import context_words, fetch
@@ -210,7 +211,8 @@ class Sources:
 
         See `Runs.submit` for the steps and their errors. The log names known methods only.
         """
-        run = self.runs.new(job.what, [name for name in job.methods if find_measured(name)], stop)
+        is_known = find_addition("pine_engine.lab", "find_measured", METHODS.get)
+        run = self.runs.new(job.what, [name for name in job.methods if is_known(name)], stop)
         return run, self.runs.submit(run, job, self.lease(task, chosen), caller or current_caller())
 
     @contextmanager

@@ -190,7 +190,7 @@ def test_rows_that_cannot_be_measured_are_named(rows: list[Any], sentence: str, 
         (
             {"documents": ["one", 2, {"id": 3, "score": 0.5}]},
             'Invalid argument documents.1: got int 2, expected a text or {"text": ..., "title": ...}, the '
-            "text also as page_content or content; documents.2: got an object with 'id', 'score' and no text",
+            "text also as page_content or content",
         ),
         ({"max_new_tokens": 9000}, "Invalid argument max_new_tokens: Max new tokens too high: 9,000"),
     ],

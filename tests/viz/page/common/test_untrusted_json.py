@@ -22,8 +22,8 @@ import pine_engine.prompts
 import pine_engine.server
 import viz.page
 from pine_engine.errors import InputError
-from pine_engine.evaluation.examples import Example
 from pine_engine.invariance.certificate import Certificate
+from pine_engine.prompts.examples import Example
 from pine_engine.prompts.untrusted_json import MAX_KEYS, ListInput, TupleInput
 from tests.support.widgets import whole_page
 from viz.page.api import results
@@ -90,7 +90,8 @@ def num_errors(validator: SchemaValidator, items: list[Any]) -> int:
 def is_unbounded(schema: Any, definitions: list[Any]) -> bool:
     """Check whether a collection creates more errors for many invalid items than for one."""
     validator = SchemaValidator({"type": "definitions", "schema": schema, "definitions": definitions})
-    for item in (None, True, 0.5, "", {}, [{}]):
+    items: tuple[Any, ...] = (None, True, 0.5, "", {}, [{}])
+    for item in items:
         if (num := num_errors(validator, [item])) and num_errors(validator, [item] * NUM_WRONG) > num:
             return True
     return False

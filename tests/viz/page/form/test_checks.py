@@ -16,16 +16,15 @@ from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import TASKS
 from tests.support.running import views_of
 from tests.support.widgets import build_app, whole_page
+from viz.lab.page.data_sets import OWN, built_in_choices, check_rows_shipped, read_built_in
+from viz.lab.page.evaluate_job import MeasureRequest, measure_rows
 from viz.page.answers import answering
 from viz.page.answers.answering import prepare_answers
 from viz.page.common.failures import MAX_DOCUMENTS
 from viz.page.common.host_settings import HostSettings
-from viz.page.evaluate_job import MeasureRequest, measure_rows
-from viz.page.files.data_sets import OWN, built_in_choices, read_built_in
 from viz.page.form.checks import (
     MAX_TEXT_CHARACTERS,
     NOTE,
-    check_rows_shipped,
     check_shipped,
     form_layout,
 )

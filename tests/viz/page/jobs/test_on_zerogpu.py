@@ -12,7 +12,7 @@ import pytest
 from gradio_client import Client
 
 from pine_engine.engine.engine import Engine
-from pine_engine.evaluation.examples import Example
+from pine_engine.prompts.examples import Example
 from pine_engine.prompts.prompt import as_documents
 from pine_engine.prompts.tasks import USUAL_TASK
 from tests.support.api_server import wait_until
@@ -21,12 +21,12 @@ from tests.support.running import views_of
 from tests.support.serving import ServedApp, started_app
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.visiting import visiting
+from viz.lab.page.api import USUAL_ORDERS
+from viz.lab.page.data_sets import DataSet
+from viz.lab.page.evaluate_job import MeasureRequest, measure_rows
 from viz.page.answers.answering import prepare_answers
-from viz.page.api.calls import USUAL_ORDERS
 from viz.page.api.results import compared, shuffled
 from viz.page.common.host_settings import DEFAULTS
-from viz.page.evaluate_job import MeasureRequest, measure_rows
-from viz.page.files.data_sets import DataSet
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.shuffle_job import prepare_shuffle

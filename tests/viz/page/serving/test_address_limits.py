@@ -142,7 +142,8 @@ def test_right_password_is_accepted_after_failures(
         fields: dict[str, Any] = {"username": name, "password": password}
         if encoding == "files":
             fields = {key: (None, value) for key, value in fields.items()}
-        return statuses(app, number, "/login", **{encoding: fields})
+        options: dict[str, Any] = {encoding: fields}
+        return statuses(app, number, **options | {"path": "/login"})
 
     assert log_in(5, "ada", "wrong") == [400, 400, 400, 429, 429]
     assert log_in(2, "ada", "right") == [200, 200]

@@ -1,0 +1,1 @@
+"""Subcommands of the lab, by name in `pine_engine.lab.SUBCOMMANDS`."""

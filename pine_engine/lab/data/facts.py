@@ -1,0 +1,65 @@
+"""Benchmark `facts`: questions about one of several facts of the same kind, one fact per document.
+
+Scoring is strict: a correct answer contains the value of the document with the answer, and no value of
+another document.
+"""
+
+import random
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pine_engine.errors import InputError
+from pine_engine.lab.data.readers import Row
+from pine_engine.prompts.tasks import document_letter
+
+MIN_DOCUMENTS, MAX_DOCUMENTS = 2, 20
+
+
+def _load_kinds() -> list[dict[str, Any]]:
+    """Return the templates of each kind of fact, and the subjects and values that fill them."""
+    content = tomllib.loads(Path(__file__).with_name("facts.toml").read_text("utf-8"))
+    words = {name: text.split() for name, text in content["words"].items()}
+    return [entry | {key: words[entry[key]] for key in ("subjects", "values")} for entry in content["kind"]]
+
+
+KINDS = _load_kinds()
+
+
+def generate_facts(num_documents: int = 3, seed: int = 0, *, each: bool = False) -> Iterator[Row]:
+    """Yield retrieval_qa questions without end, the kinds in turn; the first N are equal for every N.
+
+    seed: of the names, values, statements and of the slot with the answer. each: one row about each document
+    instead of one row about a random document. Raises InputError for a number of documents that is out of
+    range.
+    """
+    if not MIN_DOCUMENTS <= num_documents <= MAX_DOCUMENTS:
+        expected = f"{MIN_DOCUMENTS} to {MAX_DOCUMENTS}"
+        raise InputError(f"invalid documents: got {num_documents}, expected {expected}", field="documents")
+    source = random.Random(f"facts {num_documents} {seed}")
+    number = 0
+    while True:
+        for kind in KINDS:
+            number += 1
+            subjects = source.sample(kind["subjects"], num_documents)
+            values = source.sample(kind["values"], num_documents)
+            gold = source.randrange(num_documents)
+            documents = [
+                {"title": "", "text": source.choice(kind["statements"]).format(subject=subject, value=value)}
+                for subject, value in zip(subjects, values, strict=True)
+            ]
+            for asked in range(num_documents) if each else [gold]:
+                yield {
+                    "id": f"facts-{num_documents}-{seed}-{number}" + f"-{document_letter(asked)}" * each,
+                    "task": "retrieval_qa",
+                    "question": kind["question"].format(subject=subjects[asked]),
+                    "prefix": kind["instruction"],
+                    "documents": documents,
+                    "gold_index": asked,
+                    "answers": [values[asked]],
+                    "rejected_answers": [value for index, value in enumerate(values) if index != asked],
+                    "source": f"facts, seed {seed}",
+                    "license": "Apache-2.0",
+                    "meta": {"kind": kind["name"]},
+                }

@@ -1,0 +1,117 @@
+"""Evaluation of examples by a model behind an address: its requests, and their replies as records."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+
+from pine_engine.endpoint.client import Endpoint, TextRequest
+from pine_engine.endpoint.replies import Reply
+from pine_engine.errors import InputError
+from pine_engine.lab.debias.on_endpoint import check_measured
+from pine_engine.lab.evaluation.example_runs import Generation, PlannedResult, Prefill, distinct_parts
+from pine_engine.lab.evaluation.measure import ExampleRun
+from pine_engine.lab.evaluation.records import Record, Settings
+from pine_engine.prompts.examples import Example
+from pine_engine.prompts.tasks import TASKS
+from pine_engine.scheduling.worker import NO_CONTROL, RunControl
+
+Part = tuple[Prefill, Generation | None, tuple[str, ...]]
+"""Prompt of a request, the answer if one is generated, and the choices with log-probabilities."""
+
+
+def check_settings(settings: Settings, examples: Sequence[Example]) -> None:
+    """Raise InputError for a method that does not run on an endpoint, and for no choices to score."""
+    for method in settings.measured:
+        check_measured(method)
+    if settings.logprobs and not any(example.scored_choices for example in examples):
+        message = f"an endpoint has log-probabilities of choices only, and the task {settings.task} has none"
+        raise InputError(f"{message}; give --metrics generate, or choices in the data", field="metrics")
+
+
+def run_on_endpoint(
+    endpoint: Endpoint,
+    examples: Sequence[Example],
+    settings: Settings,
+    control: RunControl,
+    *,
+    found: Iterable[Record] = (),
+) -> None:
+    """Report each record when its replies are there; see run_evaluation.
+
+    The first request of an example with several records is repeated. Raises EndpointError if the server does
+    not answer, and Cancelled after a stop.
+    """
+    sent: dict[TextRequest, tuple[ExampleRun, Part]] = {}
+
+    def requests() -> Iterator[TextRequest]:
+        for run, parts in _planned(endpoint, examples, settings, control, found):
+            for request, part in parts.items():
+                sent[request] = run, part
+                yield request
+
+    with closing(endpoint.send(requests(), control.check)) as pairs:
+        for request, reply in pairs:
+            run, part = sent.pop(request)
+            _take(reply, *part)
+            run.emit_finished()
+
+
+def planned_requests(
+    endpoint: Endpoint, examples: Sequence[Example], settings: Settings, *, found: Iterable[Record] = ()
+) -> Iterator[TextRequest]:
+    """Yield the requests of the records that are not found, which are not sent."""
+    for _, parts in _planned(endpoint, examples, settings, NO_CONTROL, found):
+        yield from parts
+
+
+def _planned(
+    endpoint: Endpoint,
+    examples: Sequence[Example],
+    settings: Settings,
+    control: RunControl,
+    found: Iterable[Record],
+) -> Iterator[tuple[ExampleRun, dict[TextRequest, Part]]]:
+    """Yield the run of each example with its requests, after reporting the records of what cannot be sent."""
+    found = list(found)
+    done = {record.key for record in found}
+    repeated = {record.example for record in found if record.is_repeatable is not None}
+    for example in examples:
+        run = ExampleRun(endpoint, example, settings, done, {}, control)
+        results = run.start()
+        max_new_tokens = settings.max_new_tokens or TASKS[example.task].max_new_tokens
+        is_compared = len(settings.keys([example])) > 1
+        is_repeated = is_compared and example.id not in repeated
+        yield run, _requests(results, max_new_tokens, is_repeated=is_repeated)
+
+
+def _requests(
+    results: Sequence[PlannedResult], max_new_tokens: int, *, is_repeated: bool
+) -> dict[TextRequest, Part]:
+    """Return one request for each distinct prompt. Without a generated answer, it is for one token."""
+    prefills, generations = distinct_parts(results)
+    by_prefill = {generation.prefills[0]: generation for generation in generations}
+    choices = {run.prefill: run.choices for result in results for run in result.runs}
+    requests = {}
+    for index, prefill in enumerate(prefills):
+        generation = by_prefill.get(prefill)
+        request = TextRequest(
+            prefill.layout,
+            prefill.method,
+            max_new_tokens if generation else 1,
+            has_logprobs=bool(choices[prefill]),
+            is_repeated=is_repeated and index == 0,
+        )
+        requests[request] = prefill, generation, choices[prefill]
+    return requests
+
+
+def _take(reply: Reply, prefill: Prefill, generation: Generation | None, choices: tuple[str, ...]) -> None:
+    """Enter a reply into the parts of a result."""
+    prefill.is_done, prefill.error = True, reply.error or None
+    prefill.num_tokens, prefill.is_repeatable = reply.num_prompt_tokens, reply.is_repeatable
+    if generation:
+        generation.answer = reply
+    else:
+        prefill.standalone_s = prefill.seconds = reply.seconds
+    # With a part of the choices, the likeliest would be that of the choices that are likely.
+    if reply.first_logprobs and reply.first_logprobs.keys() >= set(choices):
+        prefill.logprobs |= {text: reply.first_logprobs[text] for text in choices}

@@ -1,0 +1,1 @@
+"""Figure and report of an evaluation."""

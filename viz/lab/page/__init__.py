@@ -1,0 +1,28 @@
+"""Evaluation on the page: its tab and its API call.
+
+The page does not import this package. It asks for the names below (`pine_engine.additions`).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+
+def tabs() -> dict[str, Callable[..., Any]]:
+    """Return the function that adds a tab to the open page, by the label of the tab."""
+    from viz.lab.page.evaluate import add_tab
+
+    return {"Evaluate": add_tab}
+
+
+def api_calls() -> tuple[Callable[..., Any], ...]:
+    """Return functions that make an API call."""
+    from viz.lab.page.api import make_measure
+
+    return (make_measure,)
+
+
+def api_results() -> dict[str, Any]:
+    """Return the result type by name of the API call."""
+    from viz.lab.page.api import Measured
+
+    return {"measure": Measured}

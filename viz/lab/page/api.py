@@ -1,0 +1,108 @@
+"""API call /measure: evaluation of a small dataset, and its JSON result."""
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from pydantic import Field
+
+from pine_engine.lab.debias.table import measured_methods
+from pine_engine.lab.evaluation.estimates import estimate_tasks
+from pine_engine.lab.evaluation.records import Record, count_repeats
+from pine_engine.lab.evaluation.task_estimates import nested
+from pine_engine.prompts.chat_templates import dump_kwargs
+from pine_engine.prompts.untrusted_json import ListInput
+from pine_engine.scheduling.runs import Job
+from viz.lab.page.data_sets import DataSet, check_rows, read_uploaded
+from viz.lab.page.evaluate_job import MeasureRequest, MeasureView, prepare_measure
+from viz.page.api.calls import answer_job, name_argument, select_methods
+from viz.page.api.result import ApiResult
+from viz.page.common.failures import explain
+from viz.page.common.host_settings import HostSettings
+from viz.page.files.reading_files import FileReader, without_progress
+from viz.page.jobs.sources import Sources
+
+USUAL_ORDERS = ("as-is", "reversed")  # default orders
+
+
+class Measured(ApiResult):
+    """Result of /measure."""
+
+    summary: dict[str, Any] = Field(description="Estimates with intervals, as in `evaluate --json`.")
+    records: list[Record]
+
+
+def make_measure(
+    sources: Sources, settings: HostSettings, reader: FileReader
+) -> Callable[..., dict[str, Any]]:
+    """Return the API call for the models and limits of a page."""
+
+    def measure(
+        rows: ListInput[dict[str, Any]],
+        methods: ListInput[str] | None = None,
+        orders: ListInput[str] | None = None,
+        max_new_tokens: int = 48,
+        chat_template_kwargs: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Evaluate a small dataset: scores, 95% confidence intervals and answer-change rates.
+
+        The default task of rows is retrieval_qa; the default orders are as-is and reversed.
+
+        Args:
+            rows: Examples of one task: {"question", "documents", "answers", "gold_index"?, "id"?, "task"?}.
+            methods: Methods, also wrapped as permutation_full:vanilla. Default: vanilla, nia, pcw, pine.
+            orders: Any of as-is, reversed, gold-first, gold-last, gold-all, swapped, shuffled:S, all.
+            max_new_tokens: Maximum number of new tokens.
+            chat_template_kwargs: Arguments of the chat template. Default: none.
+
+        Returns:
+            A summary of all methods and orders, paired over the same examples, and every record.
+        """
+        data = _data_set(reader, rows)
+        with name_argument("methods"):
+            named = measured_methods(methods) if methods else select_methods(sources, None)
+            chosen = tuple(method.name for method in named)
+        request = MeasureRequest(
+            rows=data,
+            limit=len(data.examples),
+            methods=chosen,
+            orders=tuple(orders or USUAL_ORDERS),
+            generate=True,
+            logprobs=not settings.endpoint or bool(data.task.model),
+            max_new_tokens=max_new_tokens,
+            chat_template_kwargs=dump_kwargs(chat_template_kwargs),
+        )
+        run = {"request": request, "host": settings}
+        return answer_job(sources, Job("api measure", chosen, prepare_measure, run), measured, data.task.name)
+
+    return measure
+
+
+def _data_set(reader: FileReader, rows: list[dict[str, Any]]) -> DataSet:
+    """Parse the rows like those of a file. Raises gr.Error that names the line, from 1."""
+    try:
+        check_rows(len(rows))
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "rows.jsonl")
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+            return without_progress(read_uploaded(reader, file, say=str))
+    except Exception as error:
+        raise gr.Error(explain(error), print_exception=False) from error
+
+
+def measured(view: MeasureView) -> Measured | None:
+    """Return the records so far with a summary; None before the first."""
+    if not view.records:
+        return None
+    platform, records = view.info.platform, list(view.records)
+    summary = nested(estimate_tasks(records))
+    return Measured(
+        model=platform.model,
+        dtype=platform.dtype,
+        repeated=count_repeats(records) if view.info.is_on_endpoint else None,
+        summary=summary,
+        records=records,
+    )

@@ -1,0 +1,293 @@
+"""Evaluation of a small dataset: rows, methods and orders go in, records come out; their tables and files."""
+
+import time
+from collections import Counter
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pine_engine as pine
+from pine_engine.endpoint import NOT_GREEDY
+from pine_engine.engine.events import Event
+from pine_engine.errors import InputError
+from pine_engine.lab.evaluation.estimates import estimate_tasks
+from pine_engine.lab.evaluation.records import (
+    Key,
+    Record,
+    RunInfo,
+    Settings,
+    choose,
+    count_repeats,
+    describe_errors,
+    max_visited,
+    run_info,
+    work_of,
+)
+from pine_engine.lab.evaluation.report.changes import changes_bars, changes_table
+from pine_engine.lab.evaluation.report.curves import slot_curves
+from pine_engine.lab.evaluation.report.key_findings import key_findings
+from pine_engine.lab.evaluation.report.parts import reading_part, report_parts, task_part
+from pine_engine.lab.evaluation.report.runs import MeasuredRun, run_labels
+from pine_engine.lab.evaluation.report.tables import TOO_FEW, Curve, Table
+from pine_engine.prompts.chat_templates import KWARGS, parse_kwargs
+from pine_engine.prompts.examples import Example
+from pine_engine.prompts.tasks import TASKS
+from pine_engine.scheduling.runs import PreparedJob
+from pine_engine.scheduling.work import Work, format_seconds
+from pine_engine.scheduling.worker import stream_in_thread
+from viz.lab.page.data_sets import DataSet, check_rows, check_rows_shipped
+from viz.lab.report import TITLE, measured_html, report_page
+from viz.page.answers.answering import progress_sentence
+from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.form import checks
+
+if TYPE_CHECKING:
+    from pine_engine.endpoint.client import Endpoint
+
+Beat = Literal["beat"]
+BEAT: Beat = "beat"  # item in place of an event, so that Stop takes effect during batched decoding
+BEAT_S = 0.5  # seconds between two views
+SAMPLED = 4  # number of examples whose tokens are counted for an estimate
+NO_INTERVAL = f" ({TOO_FEW})"
+RECORDS, REPORT = "records.jsonl", "report.html"
+
+
+@dataclass(frozen=True)
+class MeasureRequest:
+    """Request of an evaluation. limit: number of examples, from the first."""
+
+    rows: DataSet
+    limit: int
+    methods: tuple[str, ...]
+    orders: tuple[str, ...]
+    generate: bool
+    logprobs: bool
+    max_new_tokens: int
+    chat_template_kwargs: str = ""  # arguments of the chat template as JSON
+
+    @property
+    def examples(self) -> tuple[Example, ...]:
+        """Return the examples to evaluate."""
+        return self.rows.examples[: self.limit]
+
+    def settings(self, host: HostSettings = DEFAULTS) -> Settings:
+        """Return the validated settings. Raises InputError for the first invalid value."""
+        if not self.methods:
+            raise InputError("No method selected. Select at least one.")
+        check_rows(len(self.examples))
+        if host.read_only:
+            check_rows_shipped(self.examples)
+            if self.chat_template_kwargs.strip():
+                raise InputError(checks.NO_TEMPLATE_KWARGS)
+        checks.check_answer_length(self.max_new_tokens)
+        chosen = choose(
+            self.examples,
+            methods=self.methods,
+            order_names=self.orders,
+            generate=self.generate,
+            logprobs=self.logprobs,
+            max_new_tokens=self.max_new_tokens,
+            chat_template_kwargs=parse_kwargs(self.chat_template_kwargs),
+        )
+        keys = chosen.keys(self.examples, chosen.measured[:1])
+        checks.check_orders(max(Counter(example for example, _, _ in keys).values(), default=0))
+        for method in chosen.measured:
+            checks.check_orders(max_visited(method, self.examples))
+        return chosen
+
+
+@dataclass(frozen=True)
+class MeasureView:
+    """Records of an evaluation so far."""
+
+    sentence: str = field(compare=False)
+    info: RunInfo
+    planned: tuple[Key, ...]
+    records: tuple[Record, ...] = ()
+
+    @property
+    def done(self) -> Work:
+        """Return the work so far; the times of a server say nothing about a later one."""
+        work = work_of(self.records)
+        return replace(work, read_s=0, write_s=0) if self.info.is_on_endpoint else work
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Return the number of records, and of all planned ones."""
+        return len(self.records), len(self.planned)
+
+    @property
+    def is_complete(self) -> bool:
+        """Return True if all planned records are there."""
+        return len(self.records) == len(self.planned)
+
+    @cached_property
+    def run(self) -> MeasuredRun | None:
+        """Return the complete examples (every method and order) as a run; None if there are none."""
+        missing = {key[0] for key in set(self.planned) - {record.key for record in self.records}}
+        try:
+            tasks = estimate_tasks([record for record in self.records if record.example not in missing])
+        except InputError:
+            return None
+        (label,) = run_labels([self.info])
+        return MeasuredRun(label, self.info, tasks)
+
+
+def work_sentence(request: MeasureRequest, host: HostSettings = DEFAULTS) -> str:
+    """Describe the planned records. Raises InputError as `settings` does."""
+    settings = request.settings(host)
+    planned = settings.keys(request.examples)
+    orders = {name for _, _, name in planned}
+    counts = {"example": len(request.examples), "method": len(settings.methods), "order": len(orders)}
+    product = " × ".join(f"{count} {noun}{'s' if count != 1 else ''}" for noun, count in counts.items())
+    return f"{product} = {len(planned)} record{'s' if len(planned) != 1 else ''}"
+
+
+def prepare_measure(
+    engine: "pine.Engine | Endpoint", request: MeasureRequest, host: HostSettings = DEFAULTS
+) -> PreparedJob[MeasureView]:
+    """Plan the work from the first examples; results shared by several records count once.
+
+    Raises InputError as `settings` does.
+    """
+    from pine_engine.endpoint.client import Endpoint  # these import torch
+    from pine_engine.lab.evaluation.example_runs import ExamplePlan, distinct_parts
+    from pine_engine.lab.evaluation.measure_endpoint import check_settings
+
+    settings = request.settings(host)
+    if isinstance(engine, Endpoint):
+        check_settings(settings, request.examples)
+        _, settings = on_server(engine, settings)
+    sample = request.examples[:SAMPLED]
+    work = Work()
+    for example in sample:
+        longest = settings.max_new_tokens or TASKS[example.task].max_new_tokens
+        prefills, generations = distinct_parts(ExamplePlan(engine, example, settings).results)
+        if isinstance(engine, Endpoint) and len(prefills) > 1:  # the first request is repeated
+            prefills, generations = [*prefills[:1], *prefills], [*generations[:1], *generations]
+        tokens = sum(prefill.layout.num_tokens for prefill in prefills) // engine.ids_per_token
+        new_tokens = longest * sum(generation.num_rows for generation in generations)
+        num_bytes = sum(engine.run_bytes(one.layout, one.method, longest) for one in prefills)
+        work += Work(len(prefills), tokens, new_tokens, len(prefills), bytes_at_once=num_bytes)
+    work = work.times(len(request.examples) / max(1, len(sample)))
+    return PreparedJob(work, partial(measure_rows, request=request, host=host))
+
+
+def on_server(endpoint: "Endpoint", settings: Settings) -> "tuple[Endpoint, Settings]":
+    """Return endpoint and settings for a server that renders the chat template with the arguments."""
+    kwargs = settings.chat_template_kwargs
+    return endpoint.with_template_kwargs(kwargs), settings.model_copy(update={KWARGS: {}})
+
+
+def measure_rows(
+    engine: "pine.Engine | Endpoint", request: MeasureRequest, host: HostSettings = DEFAULTS
+) -> Generator[MeasureView, None, None]:
+    """Evaluate the examples; closing the generator stops the model.
+
+    Raises InputError for an invalid request, or for a prompt that is longer than the host allows.
+    """
+    from pine_engine.endpoint.client import Endpoint  # these import torch
+    from pine_engine.lab.evaluation.measure import run_evaluation
+    from pine_engine.lab.evaluation.measure_endpoint import run_on_endpoint
+    from pine_engine.scheduling.scheduler import stream_shared
+
+    settings = request.settings(host)
+    if isinstance(engine, Endpoint):
+        engine, settings = on_server(engine, settings)
+    if host.max_prompt_tokens is not None:  # without a limit the engine makes too long rows records
+        for example in request.examples:
+            num_tokens = example.comparison().tokenize(engine).num_tokens // engine.ids_per_token
+            if why := checks.too_long(num_tokens, host):
+                raise InputError(f"Example {example.id}: {why}")
+    info = run_info(settings, engine, data=request.rows.name, data_sha256=request.rows.sha256)
+    began = time.monotonic()
+    last_view = began - BEAT_S  # the first progress is shown at once
+    if isinstance(engine, Endpoint):
+        info = info.model_copy(update={"extra_body": engine.extra_body})
+    view = MeasureView("", info, tuple(settings.keys(request.examples)))
+    yield replace(view, sentence=_progress(view, began))
+    events: Generator[Event | Record | Beat, None, None]
+    if isinstance(engine, Endpoint):
+        events = stream_in_thread(
+            partial(run_on_endpoint, engine, request.examples, info), beat=(BEAT_S, BEAT)
+        )
+    else:
+        events = stream_shared(partial(run_evaluation, engine, request.examples, info), beat=(BEAT_S, BEAT))
+    with closing(events):
+        for event in events:
+            if isinstance(event, Record):
+                view = replace(view, records=(*view.records, event))
+                yield replace(view, sentence=_progress(view, began))
+            elif event == BEAT:
+                yield replace(view, sentence=f"{_progress(view, began)}, generating answers")
+            elif time.monotonic() - last_view >= BEAT_S:
+                last_view = time.monotonic()
+                yield replace(view, sentence=f"{_progress(view, began)}; {progress_sentence(event)}")
+    sentence = f"Done: {len(view.records)} records in {time.monotonic() - began:.1f} s."
+    if num_errors := sum(record.error is not None for record in view.records):
+        sentence += f" {num_errors} of them have an error."
+    sentence = " ".join([sentence, *map(str.capitalize, count_repeats(view.records).notes())])
+    yield replace(view, sentence=sentence)
+
+
+def _progress(view: MeasureView, began: float) -> str:
+    """Describe the progress: "12 of 48 records, about 30 s left"."""
+    done, total = len(view.records), len(view.planned)
+    counted = f"{done} of {total} records"
+    if not 0 < done < total:
+        return counted
+    return f"{counted}, about {format_seconds((time.monotonic() - began) / done * (total - done))} left"
+
+
+# Files
+
+
+def write_files(view: MeasureView, folder: Path) -> tuple[Path, Path | None]:
+    """Write the records and the report, None without a complete example, into a folder of their own."""
+    records, report, run = folder / RECORDS, folder / REPORT, view.run
+    records.write_text("".join(map(Record.json_line, view.records)), encoding="utf-8")
+    if run is None:
+        return records, None
+    report.write_text(report_page(report_parts([run]), title=TITLE, made=view.info.started), encoding="utf-8")
+    return records, report
+
+
+# Tables and curves
+
+
+def results_html(view: MeasureView, run: MeasuredRun | None) -> str:
+    """Render the changed answers, and the findings and tables of a report on the complete examples."""
+    task = view.info.task
+    tables = [changes_table(view.records), *(task_part(task, [run]).tables if run else ())]
+    notes = [f"{errors}."] if (errors := describe_errors(view.records)) else []
+    if not view.info.is_greedy:
+        notes.append(f"{NOT_GREEDY.capitalize()}.")
+    findings = key_findings(task, run) if run else []
+    texts = [*findings, *(cell for table in tables for row in table.rows for cell in row)]
+    if any(NO_INTERVAL in text for text in texts):
+        notes.append("No interval: too few examples.")
+    return measured_html(
+        *view.progress,
+        findings=[sentence.replace(NO_INTERVAL, "") for sentence in findings],
+        tables=[_without_missing_intervals(table) for table in tables if table.rows],
+        note=" ".join(notes),
+        reading=reading_part().sentences,
+    )
+
+
+def _without_missing_intervals(table: Table) -> Table:
+    rows = tuple(tuple(cell.replace(NO_INTERVAL, "") for cell in row) for row in table.rows)
+    return replace(table, rows=rows)
+
+
+def curves_of(view: MeasureView, run: MeasuredRun | None) -> list[Curve]:
+    """Return the curves over the slots of the gold document by the last metric, without areas.
+
+    Returns bars of the answers that change if there are no such curves.
+    """
+    found = [curve for grid in run.tasks for curve in slot_curves(grid.task, [run])] if run else []
+    lines = [curve for curve in found if not curve.areas]
+    return [curve for curve in lines if curve.y_title == lines[-1].y_title] or changes_bars(view.records)
