@@ -88,7 +88,7 @@ class Engine(PreparedModel):
     def run(
         self,
         prompt: PromptLike = None,
-        *,
+        *positional: Never,
         question: str = "",
         documents: DocumentsLike = None,
         task: str = USUAL_TASK,
@@ -110,6 +110,7 @@ class Engine(PreparedModel):
 
         Args:
             prompt: Prompt of text or token ids. Alternatively, pass its parts, from which a task builds it.
+            *positional: No other positional argument: pass question=... and documents=[...].
             question: Question about the documents.
             documents: One or more texts, {"title": ..., "text": ...} or Document("text", "title"), or a table
                 with a column text and optionally a column title.
@@ -137,6 +138,7 @@ class Engine(PreparedModel):
         run = prepare_run(
             self,
             prompt,
+            *positional,
             question=question,
             documents=documents,
             task=task,
@@ -155,7 +157,7 @@ class Engine(PreparedModel):
         return run_shared(run.compute)
 
     def generate(
-        self, prompt: PromptLike = None, **options: Unpack[RunOptions]
+        self, prompt: PromptLike = None, *positional: Never, **options: Unpack[RunOptions]
     ) -> Generator[Event, None, None]:
         """Answer as `run` does, and yield events; the last one is RunFinished with the result.
 
@@ -163,13 +165,14 @@ class Engine(PreparedModel):
 
         Args:
             prompt: See run.
+            *positional: See run.
             **options: Keyword arguments of run.
 
         Raises:
             InputError: At the call, as run, and for an unknown option.
             ModelError: As run.
         """
-        run = prepare_run(self, prompt, **options)
+        run = prepare_run(self, prompt, *positional, **options)
 
         def work(control: RunControl) -> Coroutine[None]:
             control.report(RunFinished((yield from run.compute(control))))
@@ -179,7 +182,7 @@ class Engine(PreparedModel):
     def shuffle(
         self,
         prompt: PromptLike = None,
-        *,
+        *positional: Never,
         orders: Iterable[Sequence[int]] | None = None,
         count: int | None = None,
         seed: int = 0,
@@ -190,6 +193,7 @@ class Engine(PreparedModel):
 
         Args:
             prompt: See run.
+            *positional: See run.
             orders: Permutations of the slots, counted from 0. The first is the reference.
             count: Number of orders, if orders is None. The first is the order of the prompt, the others are
                 sampled. Default: all orders of up to four documents, eleven orders of more.
@@ -206,7 +210,7 @@ class Engine(PreparedModel):
             raise InputError("shuffle has no prefix_cache: orders share no prefill", field="prefix_cache")
         return_logits = options.get("return_logits", False)
         options["return_logits"] = True  # for the comparison
-        run = prepare_run(self, prompt, **options)
+        run = prepare_run(self, prompt, *positional, **options)
         chosen = choose_orders(run.layout, orders, count=count, seed=seed)
         results: list[OrderResult] = []
         for event in run_orders(run, chosen):

@@ -200,7 +200,7 @@ def prefill_runs(runs: Sequence[PreparedRun], control: RunControl) -> Coroutine[
 def prepare_run(
     model: PreparedModel,
     prompt: PromptLike,
-    *,
+    *positional: object,
     methods: MethodsLike = None,
     max_new_tokens: int = MAX_NEW_TOKENS,
     trace: bool | TraceConfig = False,
@@ -210,6 +210,10 @@ def prepare_run(
     **parts: Unpack[RequestParts],
 ) -> PreparedRun:
     """Return a run of validated options. Raises InputError as Engine.run."""
+    if positional:
+        got = f"got {len(positional)} more positional argument{'s' if len(positional) > 1 else ''}"
+        advice = 'Pass question="..." and documents=["...", "..."], or a prompt alone.'
+        raise InputError(f"only the prompt is positional: {got}. {advice}", field="prompt")
     if not isinstance(trace, bool | TraceConfig | None):
         raise InputError(f"invalid trace: got {describe(trace)}, expected a TraceConfig", field="trace")
     if not isinstance(prefix_cache, PrefixCache | None):

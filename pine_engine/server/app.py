@@ -56,6 +56,7 @@ from pine_engine.server.schema import (
 )
 from pine_engine.server.web import (
     Handler,
+    health_record,
     http_middleware,
     is_among,
     is_host_name,
@@ -329,7 +330,8 @@ class Server:
         }  # fmt: skip
 
     async def _health(self, _: Request) -> Response:
-        return JSONResponse({"status": "ready", "model": self.engine.model_name, **self._gauges()})
+        uptime_s = time.monotonic() - self._began
+        return JSONResponse(health_record("ready", self.engine.model_name, self.runs, uptime_s))
 
     async def _metrics(self, _: Request) -> Response:
         counters = {"requests": ("outcome", self.runs.outcomes), "tokens": ("kind", self.tokens)}

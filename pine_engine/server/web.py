@@ -16,6 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn import Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+import pine_engine as pine
+from pine_engine.scheduling.runs import Runs
+
 DEFAULT_PORTS = (80, 443)
 DEFAULT_PORT_OF = {"http": 80, "https": 443}
 
@@ -141,6 +144,27 @@ def limit_body(receive: Receive, max_bytes: int, seconds: float) -> Receive:
         return message
 
     return receive_limited
+
+
+def health_record(status: str, model: str | None, runs: Runs, uptime_s: float) -> dict[str, Any]:
+    """Return the answer of /health, on the page and on the OpenAI server.
+
+    Args:
+        status: "ready", or the stage of a model that is not.
+        model: Name of the model; None before it is loaded.
+        runs: Runs of the process.
+        uptime_s: Seconds since the start of the process.
+    """
+    return {
+        "status": status,
+        "model": model,
+        "version": pine.__version__,
+        "uptime_s": round(uptime_s, 1),
+        "runs": runs.outcomes.total(),
+        "running": runs.num_running,
+        "failures": runs.outcomes["failed"],
+        "waiting": runs.queue.waiting,
+    }
 
 
 def metrics_text(gauges: Mapping[str, float], counters: Mapping[str, tuple[str, Mapping[str, int]]]) -> str:

@@ -48,6 +48,7 @@ from tests.support.tokenizers import (
     sentencepiece_tokenizer,
 )
 
+ROOT = Path(__file__).parents[2]
 CHAT, TEXT, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 DOCUMENTS: Any = ["Ann has it.", {"title": "B", "text": "Ben."}]
 MESSAGES = [{"role": "system", "content": "Brief."}, {"role": "user", "content": "Who?"}]
@@ -629,6 +630,12 @@ def test_queued_client_may_leave(running: tuple[str, Server]) -> None:
     lines = httpx.get(f"{url}/metrics").text.splitlines()
     assert 'pine_requests_total{outcome="disconnected"} 1' in lines
     assert "pine_running 0" in lines and "pine_waiting 0" in lines
+
+
+def test_health_has_the_fields_of_the_page(running: tuple[str, Server]) -> None:
+    page = (ROOT / "docs" / "hosting.md").read_text(encoding="utf-8").partition("`GET /health`")[2]
+    record = page[page.index("{") : page.index("}") + 1]
+    assert httpx.get(f"{running[0]}/health").json().keys() == json.loads(record).keys()
 
 
 def test_request_has_its_place_while_it_is_tokenized(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-import pine_engine as pine
 from pine_engine.scheduling.runs import SHUTTING_DOWN, Runs
-from pine_engine.server.web import metrics_text
+from pine_engine.server.web import health_record, metrics_text
 from viz.page.common.widgets import PLOTLY, PLOTLY_ADDRESS
 from viz.page.jobs.connection_tracker import ConnectionTracker
 from viz.page.jobs.sources import Sources
@@ -46,16 +45,7 @@ def add_routes(app: Starlette, sources: Sources, num_sessions: Callable[[], int]
 
     async def health(_: Request) -> Response:
         stage = sources.main.status.stage
-        record = {
-            "status": stage,
-            "model": sources.main.model_name,
-            "version": pine.__version__,
-            "uptime_s": round(time.monotonic() - began, 1),
-            "runs": runs.outcomes.total(),
-            "running": runs.num_running,
-            "failures": runs.outcomes["failed"],
-            "waiting": runs.queue.waiting,
-        }
+        record = health_record(stage, sources.main.model_name, runs, time.monotonic() - began)
         return JSONResponse(record, 200 if stage == "ready" else 503)
 
     async def metrics(_: Request) -> Response:
