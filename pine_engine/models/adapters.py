@@ -2,6 +2,8 @@
 
 import json
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +34,19 @@ def base_of(folder: Path) -> str:
         message = f"adapter {folder} names no base model; set {BASE} in {CONFIG} to a folder or hub id"
         raise ModelError(message, field=CONFIG)
     return base
+
+
+@contextmanager
+def errors_of_base(folder: Path | None, base: str) -> Iterator[None]:
+    """Name the adapter in each ModelError of its base model inside the block; None for no adapter."""
+    try:
+        yield
+    except ModelError as error:
+        if folder is None:
+            raise
+        problem = f"{folder} is an adapter, and its base model {base} is missing: {str(error).rstrip('.')}"
+        message = f"{problem}. Download the base model, or set {BASE} in {CONFIG} to its folder."
+        raise ModelError(message, field=BASE) from error
 
 
 def merge_adapter(model: "PreTrainedModel", folder: Path) -> "PreTrainedModel":

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pine_engine.errors import ModelError, one_line
-from pine_engine.models.adapters import base_of, is_adapter
+from pine_engine.models.adapters import base_of, errors_of_base, is_adapter
 from pine_engine.models.dtypes import BYTES, Dtype, stored_dtype
 from pine_engine.models.embedded import EMBEDDED_NAME, INSTALL_ADVICE, find_embedded_gguf
 from pine_engine.models.hub import look_up
@@ -104,7 +104,9 @@ def describe(name: str | None) -> LoadableModel:
     if path.is_file():
         return describe_gguf(name, path)
     if is_adapter(path):
-        return replace(describe(base_of(path)), name=name)
+        base = base_of(path)
+        with errors_of_base(path, base):
+            return replace(describe(base), name=name)
     size = sum(file.stat().st_size for file in path.glob("*.safetensors"))
     return describe_folder(LoadableModel(name, "folder", size), path)
 

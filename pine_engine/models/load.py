@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from pine_engine.errors import ModelError, import_extra
 from pine_engine.input_validation import describe
 from pine_engine.models import embedded
-from pine_engine.models.adapters import BASE, CONFIG, base_of, is_adapter, merge_adapter
+from pine_engine.models.adapters import base_of, errors_of_base, is_adapter, merge_adapter
 from pine_engine.models.dtypes import Dtype, known_dtype, resolve_dtype
 from pine_engine.models.embedded import EMBEDDED_NAME, Progress
 from pine_engine.models.hub import bring, find_on_hub
@@ -128,8 +128,9 @@ def load(
     adapter = Path(named.path_or_id) if is_adapter(Path(named.path_or_id)) else None
     if adapter:
         import_extra("peft", "peft")  # before a download of minutes
-        with model_errors(f"base model of adapter {adapter}", f"correct {BASE} in {CONFIG}"):
-            source = resolve(base_of(adapter))
+        base = base_of(adapter)
+        with errors_of_base(adapter, base):
+            source = resolve(base)
     check_device(device)
     from pine_engine.models import checkpoint, packed  # they import torch
 
@@ -147,7 +148,8 @@ def load(
     if source.origin == "embedded":
         place = str(embedded.prepare_embedded(progress=progress))
     elif is_hub:
-        commit, is_online = find_on_hub(place, source.revision)
+        with errors_of_base(adapter, place):
+            commit, is_online = find_on_hub(place, source.revision)
         # Not the commit as the revision: the cache then stores the commit of the branch.
         hub_options = {"revision": source.revision or "main", "local_files_only": not is_online}
 

@@ -16,6 +16,7 @@ from pine_engine import Engine, InputError, ModelError
 from pine_engine.models.adapters import BASE, CONFIG, WEIGHTS
 from pine_engine.models.listing import describe
 from pine_engine.models.load import load
+from tests.support.errors import has_field
 from tests.support.tokenizers import THINKING, letter_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
@@ -96,6 +97,17 @@ def test_unusable_adapter_raises(adapter: Path, damage: Callable[[Path], object]
     damage(adapter)
     with pytest.raises(ModelError, match=keyword):
         load(adapter)
+
+
+@pytest.mark.parametrize("base", ["no/such-model", "/no/such/folder"])
+@pytest.mark.parametrize("read", [load, lambda folder: describe(str(folder))])
+def test_missing_base_names_adapter_and_base(
+    adapter: Path, monkeypatch: pytest.MonkeyPatch, base: str, read: Callable[[Path], object]
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    write(adapter, **{BASE: base})
+    with pytest.raises(ModelError, match=rf"{adapter} is an adapter.*{base}", check=has_field(BASE)):
+        read(adapter)
 
 
 def test_missing_peft_is_named_first(adapter: Path, monkeypatch: pytest.MonkeyPatch) -> None:

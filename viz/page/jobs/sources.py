@@ -131,6 +131,8 @@ class EngineSource:
             self._engine = engine
         except PineError as error:
             self._failure = str(error)
+            if self.for_all:  # other names are texts of visitors
+                log.error("Model loading failed: %s", error)
         except Exception as error:
             log.exception("Model loading failed")
             reason = type(error).__name__

@@ -94,6 +94,18 @@ def error_of_loading(sources: Sources, choice: Choice) -> str:
     return str(raised.value)
 
 
+@pytest.mark.parametrize("for_all", [True, False])
+def test_reason_of_a_failed_host_model_is_logged(for_all: bool, caplog: pytest.LogCaptureFixture) -> None:
+    def load() -> Engine:
+        raise ModelError("folder m has no weights")
+
+    source = EngineSource(load, "m", for_all=for_all)
+    source.start()
+    with pytest.raises(PineError):
+        source.wait(10)
+    assert ("folder m has no weights" in caplog.text) == for_all  # a visitor may have typed other names
+
+
 def test_model_is_loaded_once_and_replaces_the_other(machine: Machine) -> None:
     sources = sources_on(machine)
     assert [load(sources, A) for _ in range(3)] == ["a"] * 3 and machine.loaded == [A]
