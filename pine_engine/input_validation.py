@@ -1,5 +1,6 @@
 """Arguments in the one form that the engine works on, and messages for values that have no such form."""
 
+import json
 from collections.abc import Iterable, Mapping, Set
 from typing import Any, TypeVar
 
@@ -19,6 +20,13 @@ def describe(value: Any) -> str:
     kind, shown = type(value).__name__, " ".join(repr(value).split())
     start = "" if shown.startswith(kind) else f"{kind} "
     return start + shown[:MAX_SHOWN] + " ..." * (len(shown) > MAX_SHOWN)
+
+
+def describe_json(value: Any) -> str:
+    """Return the beginning of a wrong value of JSON in the notation of JSON, for a message."""
+    shown = json.dumps(value, ensure_ascii=False, default=describe)
+    shown = shown.encode("utf-8", "backslashreplace").decode()  # halves of surrogate pairs
+    return shown[:MAX_SHOWN] + " ..." * (len(shown) > MAX_SHOWN)
 
 
 def sequence(value: Any) -> tuple[Any, ...] | None:

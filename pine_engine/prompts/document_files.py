@@ -77,7 +77,7 @@ def _documents_of(_: int, row: Any) -> list[Document]:
         raise ValidationErrors(format_validation_errors(error)) from error
     problems = []
     for index, document in enumerate(documents):
-        field, label = ("", "it") if several is None else (f"documents.{index}", f"document {index + 1}")
+        field, label = ("", "it") if several is None else (f"documents[{index}]", f"document {index + 1}")
         if not document.text.strip():
             problems.append(Problem(f"{label} {NO_TEXT}", field))
         elif any(map(has_surrogates, (document.text, document.title))):

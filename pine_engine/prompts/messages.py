@@ -7,7 +7,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
 
 from pine_engine.input_validation import as_str, sequence
-from pine_engine.prompts.parse_errors import Problem, ValidationErrors, format_validation_errors, unexpected
+from pine_engine.prompts.parse_errors import (
+    Problem,
+    ValidationErrors,
+    format_validation_errors,
+    invalid,
+    unexpected,
+    unsupported,
+)
 from pine_engine.prompts.untrusted_json import ListInput
 from pine_engine.reprs import short_repr
 
@@ -16,12 +23,24 @@ MAX_MESSAGES = 1000  # each is one private-use character in the chat template, o
 TEXT_PARTS = ("text", "input_text", "output_text")
 """Types of the parts of a content in /v1/chat/completions and, the last two, in /v1/responses."""
 
-UNUSED_FIELDS = {"id", "status", "name", "reasoning_content", "refusal", "annotations"}
+UNUSED_FIELDS = {
+    *("id", "status", "phase", "name", "refusal", "annotations"),
+    *("reasoning_content", "reasoning", "provider_specific_fields"),
+}
 """Fields of messages that clients send back with earlier answers, and that the prompt does not have."""
+
+NO_TOOLS = "there are no tools"
+UNSUPPORTED_FIELDS = {
+    **dict.fromkeys(("tool_calls", "function_call", "tool_call_id"), NO_TOOLS),
+    "audio": "content is text",
+}
+"""Reasons why fields of messages have no support; others need none."""
 
 
 def _joined_parts(content: Any) -> Any:
     """Return the text of a content in parts, as OpenAI clients send it; other values as they are."""
+    if content is None:
+        return ""
     if not isinstance(content, list | tuple):
         return content
     for part in content:
@@ -30,7 +49,7 @@ def _joined_parts(content: Any) -> Any:
             raise unexpected(
                 part if kind in (None, *TEXT_PARTS) else kind, 'text, or parts {"type": "text", "text": ...}'
             )
-    return "\n".join(part["text"] for part in content)
+    return "\n".join(part["text"] for part in content if part["text"])
 
 
 @dataclass(frozen=True)
@@ -57,27 +76,34 @@ def _message_fields(value: Any) -> Any:
         raise unexpected(kind, 'the type "message"')
     fields = {key: field for key, field in fields.items() if key not in UNUSED_FIELDS}
     if other := sorted(map(str, fields.keys() - {"role", "content"})):
-        raise unexpected(other[0], "the fields role and content: there are no tools, and content is text")
+        raise unsupported(other[0], UNSUPPORTED_FIELDS.get(other[0], ""))
+    if fields.get("role") == "assistant":
+        fields.setdefault("content", None)  # optional in the OpenAI API
     return {**fields, "role": "system"} if fields.get("role") == "developer" else fields
 
 
-def _check_turns(messages: list[Message]) -> list[Message]:
-    """Raise unless a chat has system messages first, then turns, and a user message last."""
-    roles = [message.role for message in messages]
-    for index, message in enumerate(messages):
-        if not message.content.strip():
-            raise unexpected(message, f"text in message {index + 1}")
-        if message.role == "system" and set(roles[:index]) - {"system"}:
-            raise unexpected(message, f"system messages before all others; message {index + 1} is one")
-    if roles and roles[-1] != "user":
-        raise unexpected(messages[-1], "a user message at the end, which is the question")
-    return messages
+def _turns(messages: list[Message]) -> list[Message]:
+    """Return the messages that have text, as the OpenAI API counts no others.
+
+    Raises unless system messages are first, then turns, and a user message is last.
+    """
+    found = [(number, each) for number, each in enumerate(messages, start=1) if each.content.strip()]
+    if messages and not found:
+        raise invalid("no message has text, expected a user message, which is the question")
+    has_turn = False
+    for number, message in found:
+        if message.role == "system" and has_turn:
+            raise invalid(f"message {number} is a system message, expected before all others")
+        has_turn = has_turn or message.role != "system"
+    if found and (role := found[-1][1].role) != "user":
+        raise invalid(f'got "{role}" as the role of the last message, expected "user", with the question')
+    return [message for _, message in found]
 
 
 MessagesInput = Annotated[
     ListInput[Annotated[Message, BeforeValidator(_message_fields)]],
     Field(max_length=MAX_MESSAGES),
-    AfterValidator(_check_turns),
+    AfterValidator(_turns),
 ]
 """Chat in pydantic models, whose messages have each form of `MessageLike`."""
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from pine_engine.errors import InputError
-from pine_engine.input_validation import describe
+from pine_engine.input_validation import describe, describe_json
 
 MAX_SHOWN = 20  # problems of a source that a message lists; parsing ends after more
 MAX_JOINED = 3  # problems that a message in one line lists
@@ -22,7 +22,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Problem:
-    """A message, the path of the field, such as "documents.1.text", and the number of the line from 1.
+    """A message, the path of the field, such as "documents[1].text", and the number of the line from 1.
 
     The unit is "row" where rows of a file are no lines.
     """
@@ -100,26 +100,48 @@ def rows_or_mistakes(
 
 def unexpected(value: Any, expected: str) -> PydanticCustomError:
     """Return the error that a validator raises for a value of another form."""
-    message = f"got {describe(value)}, expected {expected}"
-    return PydanticCustomError("unexpected", "{message}", {"message": message})
+    return PydanticCustomError("unexpected", "unexpected value", {"value": value, "expected": expected})
 
 
-def format_validation_errors(error: ValidationError) -> list[Problem]:
-    """Return the problems that pydantic found."""
+def unsupported(name: str, reason: str = "") -> PydanticCustomError:
+    """Return the error that a validator raises for a key of an object that has no support, with a reason."""
+    return PydanticCustomError("unsupported", "unsupported key", {"name": name, "reason": reason})
+
+
+def invalid(message: str) -> PydanticCustomError:
+    """Return the error that a validator raises with a message of its own."""
+    return PydanticCustomError("invalid", "{message}", {"message": message})
+
+
+def format_validation_errors(error: ValidationError, *, as_json: bool = False) -> list[Problem]:
+    """Return the problems that pydantic found; values are quoted as JSON or as in Python."""
     problems = []
     for details in error.errors(include_url=False):
-        field = ".".join(f"{part!s:.60}" for part in details["loc"])
+        location, context = details["loc"], details.get("ctx", {})
+        field = _path([*location, context["name"]] if details["type"] == "unsupported" else location)
         shown = field if field.isprintable() else ascii(field)  # a key in a file may be any text
-        problems.append(Problem(f"{shown}: {_message(details)}" if field else _message(details), field))
+        message = _message(details, describe_json if as_json else describe)
+        problems.append(Problem(f"{shown}: {message}" if field else message, field))
     return problems
+
+
+def _path(location: Iterable[int | str]) -> str:
+    """Return the place of a value, such as documents[1].text."""
+    return "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part:.60}" for part in location
+    ).removeprefix(".")
 
 
 _EXPECTED = {
     "string_type": "text",
+    "string_too_short": "text of {min_length} or more characters",
     "list_type": "a list",
     "int_type": "a whole number",
+    "bool_type": "true or false",
     "dict_type": "an object",
     "model_type": "an object",
+    "greater_than_equal": "{ge} or more",
+    "less_than_equal": "{le} or less",
 }
 """Expected values in words, by pydantic's type of the error; other types have pydantic's words."""
 
@@ -137,19 +159,27 @@ def name_keys(value: Any) -> str:
     return f"an object with {', '.join(map(ascii, islice(value, MAX_KEYS)))}" if value else "an empty object"
 
 
-def _message(details: ErrorDetails) -> str:
+def _message(details: ErrorDetails, quote: Callable[[Any], str]) -> str:
     kind, message, got, context = details["type"], details["msg"], details["input"], details.get("ctx", {})
+    if kind == "unexpected":
+        return f"got {quote(context['value'])}, expected {context['expected']}"
+    if kind == "unsupported":
+        return f"it is not supported{context['reason'] and ', because '}{context['reason']}; remove it"
     if kind == "missing":
         expected = _MISSING.get(details["loc"][-1], "it")
         return f"it is missing, got {name_keys(got)}; give {expected}"
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f"got {describe(got)}, but there is no such field; remove it, or correct its name"
+        return f"got {quote(got)}, but there is no such field; remove it, or correct its name"
     if kind == "too_short":
         return f"got {context['actual_length']} items, expected {context['min_length']} or more"
     if kind == "too_long":
         return f"got {context['actual_length']:,} items, expected {context['max_length']:,} or fewer"
-    if kind in _EXPECTED or message.startswith("Input should be "):
-        expected = _EXPECTED.get(kind) or message.removeprefix("Input should be ")
-        return f"got {describe(got)}, expected {expected}"
+    if kind == "literal_error":
+        names = context["expected"].replace("'", '"')
+        return f"got {quote(got)}, expected {names}"
+    if kind in _EXPECTED:
+        return f"got {quote(got)}, expected {_EXPECTED[kind].format(**context)}"
+    if message.startswith("Input should be "):
+        return f"got {quote(got)}, expected {message.removeprefix('Input should be ')}"
     message = message.removeprefix("Value error, ")
     return message[:1].lower() + message[1:]

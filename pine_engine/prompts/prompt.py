@@ -11,13 +11,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic_core import PydanticCustomError
 
 from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import MAX_SHOWN, as_str, as_tuple_of, describe, sequence
 from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs, read_kwargs, render_chat_template
 from pine_engine.prompts.messages import Message
-from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors, name_keys
+from pine_engine.prompts.parse_errors import (
+    ValidationErrors,
+    format_validation_errors,
+    invalid,
+    name_keys,
+    unexpected,
+)
 from pine_engine.prompts.published_rows import TEXT_NAMES, is_null
 from pine_engine.prompts.untrusted_json import ListInput
 from pine_engine.reprs import short_repr
@@ -132,8 +137,9 @@ def _document_fields(value: Any) -> Any:
     plain = {"text": value} if isinstance(value, str) else _plain_document(value)
     if isinstance(plain, Document) or (isinstance(plain, Mapping) and not is_null(plain.get("text"))):
         return plain
-    got = f"{name_keys(value)} and no text" if isinstance(value, Mapping) else describe(value)
-    raise PydanticCustomError("unexpected", "{message}", {"message": f"got {got}, expected {DOCUMENT_FORM}"})
+    if isinstance(value, Mapping):
+        raise invalid(f"got {name_keys(value)} and no text, expected {DOCUMENT_FORM}")
+    raise unexpected(value, DOCUMENT_FORM)
 
 
 DocumentInput = Annotated[Document, BeforeValidator(_document_fields)]

@@ -185,7 +185,7 @@ class Task:
         for index, document in enumerate(documents):
             if not document.text.strip():
                 message = f"document {index + 1} is empty; write some text or remove it"
-                yield Problem(message, f"documents.{index}")
+                yield Problem(message, f"documents[{index}]")
         least, most, count = self.min_documents, self.max_documents, len(documents)
         if count < least or count > (most or count):
             expected = f"{least} to {most}" if most else f"at least {least}"

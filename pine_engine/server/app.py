@@ -257,15 +257,11 @@ class Server:
         name = get_method(method or self._method).name if num_documents else PLAIN_METHOD
         if reason := self.engine.misfit(get_method(name)):
             raise InputError(f"{reason}. Choose another method.", field="method")
-        limit = self.settings.max_new_tokens
         requested = body.max_completion_tokens if isinstance(body, ChatBody) else None
         requested = requested or body.max_tokens
-        if requested is not None and requested > limit:
-            field = "max_output_tokens" if isinstance(body, ResponsesBody) else "max_tokens"
-            message = f"{field} is too large: got {requested!s:.60}, but this server generates up to {limit}"
-            raise InputError(message, field=field)
+        limit = self.settings.max_new_tokens
         free = self.engine.max_context_length - layout.num_tokens
-        max_new_tokens = requested or max(1, min(limit, free))
+        max_new_tokens = min(requested, limit) if requested else max(1, min(limit, free))
         try:
             self.engine.check_length(layout, max_new_tokens)
         except InputError as error:
@@ -282,7 +278,7 @@ class Server:
         if model in self._model_names():
             return model.removeprefix(f"{name}:")
         message = (
-            f"unknown model {model!r:.60}; this server has {name}, also as {name}:METHOD, such as "
+            f"unknown model: got {model!r:.60}, expected {name}, {DEFAULT_MODEL}, or {name}:METHOD, such as "
             f"{name}:{self._method}"
         )
         raise ApiError(404, message, code="model_not_found", field="model")

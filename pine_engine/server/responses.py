@@ -132,7 +132,11 @@ class Reply:
             "created": self.created,
             "model": self.engine.model_name,
             "choices": choices,
-            "pine_engine": {"method": self.job.method, "num_documents": self.job.num_documents},
+            "pine_engine": {
+                "method": self.job.method,
+                "num_documents": self.job.num_documents,
+                "max_new_tokens": self.job.max_new_tokens,
+            },
         }
 
     def _state(self, num_sent: int) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from pydantic import (
 )
 
 from pine_engine.errors import InputError, ModelError, PineError
-from pine_engine.input_validation import describe
-from pine_engine.prompts.chat_templates import ChatTemplateKwargs
+from pine_engine.input_validation import describe_json
+from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.messages import Message, MessagesInput
 from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors, unexpected
 from pine_engine.prompts.prompt import DocumentInput
@@ -32,6 +32,8 @@ GREEDY = "answers are greedy"
 ONE = "there is one answer to each request"
 NO_TOOLS = "the server calls no tools"
 PLAIN = "answers are plain text"
+STORED = "nothing is stored"
+TEMPLATE = f'{KWARGS}, such as {{"enable_thinking": false}}, sets how a model thinks'
 SUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
     **{name: ((0,), GREEDY) for name in ("temperature", "frequency_penalty", "presence_penalty")},
     "top_p": ((1,), GREEDY),
@@ -40,17 +42,22 @@ SUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
     "best_of": ((1,), ONE),
     **{name: (([],), NO_TOOLS) for name in ("tools", "functions")},
     **{name: (("none", "auto"), NO_TOOLS) for name in ("tool_choice", "function_call")},
+    "web_search_options": ((), NO_TOOLS),
     "response_format": (({"type": "text"},), PLAIN),
     "modalities": ((["text"],), PLAIN),
-    "store": ((False,), "nothing is stored"),
+    "audio": ((), PLAIN),
+    "verbosity": (("medium",), "the prompt decides how long answers are"),
+    **{name: ((), TEMPLATE) for name in ("reasoning_effort", "enable_thinking")},
+    "moderation": ((), "answers are not moderated"),
     "echo": ((False,), "answers do not contain the prompt"),
     "suffix": (("",), "answers continue the prompt"),
 }
 """Fields with the values that are supported, which change nothing, and the reason why no others are."""
 
 IGNORED = {
-    *("seed", "user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"),
-    "parallel_tool_calls",
+    *("store", "seed", "user", "metadata", "service_tier", "safety_identifier"),
+    *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "prediction"),
+    *("parallel_tool_calls", "max_tool_calls"),
 }
 """Fields that have no effect on a greedy answer without tools."""
 
@@ -145,12 +152,15 @@ class ChatBody(MessagesBody):
 
 
 def _as_messages(value: Any) -> Any:
-    """Return the messages of an input, without the thinking parts of earlier answers."""
+    """Return the messages of an input; the thinking parts of earlier answers are empty ones."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     if not isinstance(value, list):
         return value
-    return [item for item in value if not isinstance(item, Mapping) or item.get("type") != "reasoning"]
+    empty = {"role": "assistant", "content": ""}
+    return [
+        empty if isinstance(item, Mapping) and item.get("type") == "reasoning" else item for item in value
+    ]
 
 
 class ResponsesBody(MessagesBody):
@@ -159,8 +169,18 @@ class ResponsesBody(MessagesBody):
     prompt_field = "input"
     supported = SUPPORTED | {
         "background": ((False,), "the answer is the response"),
-        "text": (({"format": {"type": "text"}},), PLAIN),
+        "background_options": ((), "the answer is the response"),
+        "text": (({}, {"format": {"type": "text"}}), PLAIN),
+        "image": ((), PLAIN),
+        "reasoning": (({},), TEMPLATE),
+        **{
+            name: ((), f"{STORED}, so all messages are needed")
+            for name in ("previous_response_id", "conversation")
+        },
+        "prompt": ((), STORED),
+        "access_programs": ((), NO_TOOLS),
         "truncation": (("disabled",), "prompts are not shortened"),
+        "context_management": (([],), "prompts are not shortened"),
     }
 
     messages: Annotated[
@@ -209,19 +229,18 @@ AnyBody = TypeVar("AnyBody", bound=Body)
 def parse_body(body: Any, model: type[AnyBody]) -> AnyBody:
     """Return the body of a request. Raises InputError that names a field that is not supported."""
     if not isinstance(body, Mapping):
-        raise InputError(f"invalid body: got {describe(body)}, expected a JSON object")
+        raise InputError(f"invalid body: got {describe_json(body)}, expected a JSON object")
     fields = {name: value for name, value in body.items() if value is not None and name not in IGNORED}
     for name in fields.keys() & model.supported.keys():
         values, reason = model.supported[name]
         value = fields.pop(name)
         # In Python, True equals 1.
         if not any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values):
-            accepted = " or ".join(map(repr, values))
-            message = f"{name} is not supported: got {describe(value)}, but {reason}"
-            raise ApiError(
-                400, f"{message}; remove it, or give {accepted}", code="unsupported_parameter", field=name
-            )
+            accepted = " or ".join(map(json.dumps, values))
+            message = f"{name} is not supported: got {describe_json(value)}, but {reason}"
+            advice = f"remove it, or give {accepted}" if values else "remove it"
+            raise ApiError(400, f"{message}; {advice}", code="unsupported_parameter", field=name)
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        raise ValidationErrors(format_validation_errors(error)) from error
+        raise ValidationErrors(format_validation_errors(error, as_json=True)) from error

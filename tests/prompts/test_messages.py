@@ -149,11 +149,11 @@ TEXT = {"role": "user", "content": "Why?"}
 @pytest.mark.parametrize(
     ("messages", "field"),
     [
-        ("Why?", "messages"), (TEXT, "messages"), (5, "messages"), (["Why?"], "messages.0"),
-        ([{**TEXT, "role": "tool"}], "messages.0.role"), ([{"content": "a"}], "messages.0.role"),
-        ([{"role": "user"}], "messages.0.content"), ([{**TEXT, "content": None}], "messages.0.content"),
-        ([{**TEXT, "content": [{"type": "image_url", "image_url": {}}]}], "messages.0.content"),
-        ([{**TEXT, "tool_calls": [{}]}], "messages.0"), ([TEXT, {**TEXT, "content": " "}], "messages"),
+        ("Why?", "messages"), (TEXT, "messages"), (5, "messages"), (["Why?"], "messages[0]"),
+        ([{**TEXT, "role": "tool"}], "messages[0].role"), ([{"content": "a"}], "messages[0].role"),
+        ([{"role": "user"}], "messages[0].content"), ([{**TEXT, "content": None}], "messages[0].content"),
+        ([{**TEXT, "content": [{"type": "image_url", "image_url": {}}]}], "messages[0].content"),
+        ([{**TEXT, "tool_calls": [{}]}], "messages[0]"), ([TEXT, {**TEXT, "content": " "}], "messages"),
         ([TEXT, CHAT[0], TEXT], "messages"), ([TEXT, CHAT[2]], "messages"), ([CHAT[0]], "messages"),
         ([TEXT] * (MAX_MESSAGES + 1), "messages"),
     ],

@@ -67,11 +67,11 @@ def test_request_has_defaults_and_accepts_texts_as_documents(file: Path) -> None
 
 WRONG: list[tuple[Any, str]] = [
     *(({**REQUEST, "documents": value}, "documents") for value in ([], "one", ["one"] * 10_001)),
-    ({**REQUEST, "documents": ["one", 2]}, "documents.1"), (["one", None], "documents.1"),
-    *(({**REQUEST, "documents": [value]}, "documents.0") for value in ({"title": "T"}, {"text": None})),
-    *(({**REQUEST, "documents": [{"text": "a", "title": "T", name: 3}]}, f"documents.0.{name}")
+    ({**REQUEST, "documents": ["one", 2]}, "documents[1]"), (["one", None], "documents[1]"),
+    *(({**REQUEST, "documents": [value]}, "documents[0]") for value in ({"title": "T"}, {"text": None})),
+    *(({**REQUEST, "documents": [{"text": "a", "title": "T", name: 3}]}, f"documents[0].{name}")
       for name in ("text", "title")),
-    ({**REQUEST, "documents": ["a", " "]}, "documents.1"),
+    ({**REQUEST, "documents": ["a", " "]}, "documents[1]"),
     *(({**REQUEST, "question": value}, "question") for value in (1, " ")),
     ({**REQUEST, "task": "poetry"}, "task"), ({**REQUEST, "question": "\ud800"}, ""), ({}, "documents"),
     (["one", "two"], "question"), ("{", ""), ("[" * 100_000, ""), ("1" * 5_000, ""), ('"three"', ""),
@@ -89,12 +89,12 @@ def test_wrong_field_is_named_with_its_line(content: Any, field: str, file: Path
 def test_all_problems_are_reported_at_once(file: Path) -> None:
     write(file, {"question": 1, "documents": ["a", 2, {"text": "b", "title": 3}]})
     assert problems_of(lambda: read_requests(file, Request)[0][1], file) == [
-        (None, "question"), (None, "documents.1")  # of a list the first one
+        (None, "question"), (None, "documents[1]")  # of a list the first one
     ]  # fmt: skip
 
     wrong = ["{", {**ROW, "id": [7], "documents": []}, {**ROW, "question": " "}]
     write(file, ROW, *wrong, ROW, *["[3]"] * 18)
-    fields = ["", "documents", "id", "question"] + ["documents.0"] * 17
+    fields = ["", "documents", "id", "question"] + ["documents[0]"] * 17
     lines = [2, 3, 3, 4, *range(6, 23)]  # one more than the message lists
     assert problems_of(lambda: rows_of(file, limit=2), file) == list(zip(lines, fields, strict=True))
     assert rows_of(file, limit=1) == [DataRow.model_validate(ROW)]
@@ -246,12 +246,12 @@ def test_written_csv_is_read_back(rows: Any, bom: bool, tmp_path_factory: pytest
         ("a.jsonl", "3", [(1, "")]),
         ("a.jsonl", '{"text": " "}\n{"title": "T"}\n[]\n{"documents": []}',
          [(1, ""), (2, ""), (3, ""), (4, "")]),
-        ("a.jsonl", '["a", {"text": ""}, " "]', [(1, "documents.1"), (1, "documents.2")]),
+        ("a.jsonl", '["a", {"text": ""}, " "]', [(1, "documents[1]"), (1, "documents[2]")]),
         ("a.jsonl", '{"documents": [3, {"text": "", "title": 1}]}',
-         [(1, "documents.0")]),
-        ("a.jsonl", '{"documents": [3, {"id": 3, "score": 0.7}]}', [(1, "documents.0")]),
+         [(1, "documents[0]")]),
+        ("a.jsonl", '{"documents": [3, {"id": 3, "score": 0.7}]}', [(1, "documents[0]")]),
         ("a.jsonl", '{"text": "\\ud83d"}\n["a", {"text": "b", "title": "\\ude00"}]',
-         [(1, ""), (2, "documents.1")]),
+         [(1, ""), (2, "documents[1]")]),
         ("a.csv", "\ntext,TEXT\na,b\n", [(2, "")]),
         ("a.csv", "title,text\na,b\n\nc, d, e\n", [(4, "")]),
         ("a.csv", "title,text\nc\n", [(2, "")]),

@@ -235,7 +235,7 @@ def test_braces_of_user_are_data(task: str, text: str, title: str, question: str
 @pytest.mark.parametrize(
     ("documents", "question", "field"),
     [(["a"], "", "question"), (["a"], " \n", "question"), ([], "Why?", "document"),
-     (["a", " \n"], "Why?", "documents.1")],
+     (["a", " \n"], "Why?", "documents[1]")],
 )  # fmt: skip
 def test_missing_part_is_rejected(task: str, documents: list[str], question: str, field: str) -> None:
     needs_question = task not in ("molecule_generation", "qm9")

@@ -1,6 +1,7 @@
 """The server of the OpenAI API on a tiny model: answers, streams, refused fields, limits and stopping."""
 
 import json
+import re
 import socket
 import threading
 import time
@@ -14,7 +15,9 @@ from unittest.mock import MagicMock
 import httpx
 import pytest
 from hypothesis import example, given, strategies as st
-from openai.types.responses import Response, ResponseStreamEvent
+from openai.types import completion_create_params as text_create_params
+from openai.types.chat import completion_create_params
+from openai.types.responses import Response, ResponseStreamEvent, response_create_params
 from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 from tokenizers import decoders
@@ -53,6 +56,7 @@ CHAT, TEXT, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/response
 DOCUMENTS: Any = ["Ann has it.", {"title": "B", "text": "Ben."}]
 MESSAGES = [{"role": "system", "content": "Brief."}, {"role": "user", "content": "Who?"}]
 USER = {"role": "user", "content": "Who?"}
+THOUGHT = {"type": "reasoning", "id": "a", "summary": []}
 BODY: dict[str, Any] = {"messages": MESSAGES, "documents": DOCUMENTS, "max_tokens": 6}
 PROMPT: dict[str, Any] = {"prompt": "Who has it?", "max_tokens": 6}
 
@@ -105,7 +109,7 @@ def test_chat_has_answer_of_engine(engine: Engine, method: str, max_active_runs:
     assert found["usage"] == {
         "prompt_tokens": num_prompt, "completion_tokens": num_answer, "total_tokens": total
     }  # fmt: skip
-    assert found["pine_engine"] == {"method": method, "num_documents": 2}
+    assert found["pine_engine"] == {"method": method, "num_documents": 2, "max_new_tokens": 6}
 
 
 def test_task_instruction_and_default_method_are_used(engine: Engine) -> None:
@@ -171,7 +175,7 @@ def test_request_without_documents_is_the_plain_model(client: TestClient, engine
     ids: Any = engine.tokenizer.apply_chat_template(MESSAGES, add_generation_prompt=True)
     found = post(client, CHAT, messages=MESSAGES, max_tokens=6)
     assert found["choices"][0]["message"]["content"] == generated(engine, ids["input_ids"])
-    assert found["pine_engine"] == {"method": "vanilla", "num_documents": 0}
+    assert found["pine_engine"] == {"method": "vanilla", "num_documents": 0, "max_new_tokens": 6}
     found = post(client, TEXT, **PROMPT)
     ids = engine.tokenizer(PROMPT["prompt"], add_special_tokens=False)["input_ids"]
     assert found["choices"][0]["text"] == generated(engine, ids)
@@ -187,7 +191,8 @@ def test_documents_may_be_marked_in_text(client: TestClient, engine: Engine) -> 
     found = post(client, TEXT, prompt=[MARKED], max_tokens=6)
     assert found["choices"][0]["text"] == expected
     chat = post(client, CHAT, messages=[{"role": "user", "content": MARKED}], max_tokens=6)
-    assert chat["pine_engine"] == found["pine_engine"] == {"method": "pine", "num_documents": 2}
+    assert chat["pine_engine"] == found["pine_engine"]
+    assert found["pine_engine"] == {"method": "pine", "num_documents": 2, "max_new_tokens": 6}
     expected_ids = engine.tokenizer.apply_chat_template(
         [{"role": "user", "content": "Read. Ann.\nBen. Who?"}], add_generation_prompt=True
     )["input_ids"]
@@ -226,7 +231,7 @@ def test_stream_has_the_parts_of_the_response(
         assert len(expected["logprobs"][key]) == whole["usage"]["completion_tokens"]
 
 
-@pytest.mark.parametrize("given", ["Who?", [{"type": "reasoning", "id": "a", "summary": []}, USER]])
+@pytest.mark.parametrize("given", ["Who?", [THOUGHT, USER]])
 def test_response_has_the_answer_of_the_chat(client: TestClient, given: Any) -> None:
     options: Any = {"documents": DOCUMENTS, "method": "nia"}
     chat = post(client, CHAT, messages=MESSAGES, max_tokens=6, **options)
@@ -366,7 +371,7 @@ def test_text_ends_before_first_stop_string(tokens: list[str], stops: list[str])
 OTHER_VALUES: dict[str, Any] = {
     "response_format": {"type": "json_object"}, "logit_bias": {"5": 1}, "tool_choice": "required",
     "function_call": "required", "tools": [{"type": "function"}], "functions": [{}], "suffix": "a",
-    "store": True, "echo": True, "modalities": ["audio"],
+    "echo": True, "modalities": ["audio"],
 }  # fmt: skip
 
 
@@ -379,7 +384,54 @@ def test_field_that_changes_answers_is_refused(client: TestClient, name: str) ->
     response = client.post(CHAT, json=BODY | {name: OTHER_VALUES.get(name, 0.5)})
     error = response.json()["error"]
     assert (response.status_code, error["param"], error["code"]) == (400, name, "unsupported_parameter")
-    assert reason in error["message"]
+    assert reason in error["message"] and f"{name} is not supported" in error["message"]
+
+
+API_PARAMETERS = [
+    (path, name)
+    for path, parameters in (
+        (CHAT, completion_create_params.CompletionCreateParamsBase),
+        (RESPONSES, response_create_params.ResponseCreateParamsBase),
+        (TEXT, text_create_params.CompletionCreateParamsBase),
+    )
+    for name in parameters.__annotations__
+]
+
+
+@pytest.mark.parametrize(("path", "name"), API_PARAMETERS)
+def test_each_field_of_the_api_is_known(engine: Engine, path: str, name: str) -> None:
+    client = client_of(engine, max_new_tokens=1)
+    body = {CHAT: {"messages": [USER]}, RESPONSES: {"input": "Who?"}, TEXT: {"prompt": "Who?"}}[path]
+    response = client.post(path, json={**body, name: {"any": 1}})
+    if not response.is_success:
+        error = response.json()["error"]
+        assert error["param"].startswith(name) and "no such field" not in error["message"]
+    misspelled = client.post(path, json={**body, f"{name}x": {"any": 1}})
+    assert "no such field" in misspelled.json()["error"]["message"]
+
+
+def test_thinking_switch_names_arguments_of_the_template(client: TestClient) -> None:
+    for more in ({"enable_thinking": False}, {"reasoning_effort": "low"}):
+        error = client.post(CHAT, json=BODY | more).json()["error"]
+        assert error["param"] in more and "chat_template_kwargs" in error["message"]
+
+
+def test_errors_quote_values_as_json(client: TestClient) -> None:
+    values: list[tuple[str, Any, str]] = [
+        ("messages", [{**USER, "role": None}], "null"),
+        ("messages", [{**USER, "content": {"a": None}}], '{"a": null}'),
+        ("messages", [USER, True], "true"),
+        ("messages", [USER, {"role": "assistant", "content": "Ann."}], '"assistant"'),
+        ("documents", ["a", False], "false"),
+        ("response_format", {"a": True}, '{"a": true}'),
+        ("stream", "yes", '"yes"'),
+        ("n", True, "true"),
+        ("chat_template_kwargs", [None], "[null]"),
+    ]
+    for name, value, shown in values:
+        message = client.post(CHAT, json={**BODY, name: value}).json()["error"]["message"]
+        assert f"got {shown}" in message, message
+        assert not re.search(r"\b(None|True|False|dict|int|Message)\b|Input should|[{\[]'", message), message
 
 
 LONG = "a" * 4000
@@ -390,34 +442,35 @@ LONG = "a" * 4000
     [
         (CHAT, {"documents": DOCUMENTS}, 400, "messages", "invalid_value"),
         (CHAT, {**BODY, "messages": []}, 400, "messages", "invalid_value"),
-        (CHAT, {**BODY, "messages": [{**USER, "role": "tool"}]}, 400, "messages.0.role", "invalid_value"),
-        (CHAT, {**BODY, "documents": ["a", 3]}, 400, "documents.1", "invalid_value"),
+        (CHAT, {**BODY, "messages": [{**USER, "content": " "}]}, 400, "messages", "invalid_value"),
+        *((CHAT, {"messages": [USER | {name: 1}]}, 400, f"messages[0].{name}", "invalid_value")
+          for name in ("cache_control", "timestamp")),
+        (CHAT, {**BODY, "messages": [{**USER, "role": "tool"}]}, 400, "messages[0].role", "invalid_value"),
+        (CHAT, {**BODY, "documents": ["a", 3]}, 400, "documents[1]", "invalid_value"),
         (CHAT, {**BODY, "documents": "a"}, 400, "documents", "invalid_value"),
         (CHAT, {**BODY, "method": "gpt"}, 400, "method", "invalid_value"),
         (CHAT, {**BODY, "task": "poem"}, 400, "task", "invalid_value"),
         (CHAT, {**BODY, "model": "gpt-4o"}, 404, "model", "model_not_found"),
         (CHAT, {**BODY, "model": "gpt-4o", "method": "pine"}, 404, "model", "model_not_found"),
-        (CHAT, {**BODY, "max_tokens": 513}, 400, "max_tokens", "invalid_value"),
         (CHAT, {**BODY, "max_tokens": 0}, 400, "max_tokens", "invalid_value"),
         (CHAT, {**BODY, "max_tokens": "1"}, 400, "max_tokens", "invalid_value"),
         (CHAT, {**BODY, "max_tokens": True}, 400, "max_tokens", "invalid_value"),
         (CHAT, {**BODY, "stream": 1}, 400, "stream", "invalid_value"),
         (CHAT, {**BODY, "logprobs": 1}, 400, "logprobs", "invalid_value"),
         (CHAT, {**BODY, "n": True}, 400, "n", "unsupported_parameter"),
-        (CHAT, {**BODY, "store": 0}, 400, "store", "unsupported_parameter"),
         (CHAT, {**BODY, **dict.fromkeys(map(str, range(65)))}, 400, None, "invalid_value"),
         (CHAT, {**BODY, "top_logprobs": 21}, 400, "top_logprobs", "invalid_value"),
-        (CHAT, {**BODY, "stop": [""]}, 400, "stop.0", "invalid_value"),
+        (CHAT, {**BODY, "stop": [""]}, 400, "stop[0]", "invalid_value"),
         (CHAT, {**BODY, "repetition_penalty": 2}, 400, "repetition_penalty", "invalid_value"),
         (CHAT, {"messages": [USER], "method": "pine"}, 400, "documents", "invalid_value"),
         (CHAT, {"messages": [USER], "instruction": "Say."}, 400, "documents", "invalid_value"),
         (CHAT, {**BODY, "documents": [LONG, LONG]}, 400, "messages", "context_length_exceeded"),
         (CHAT, {**BODY, "instruction": 40 * LONG}, 400, "messages", "context_length_exceeded"),
         (RESPONSES, {"input": LONG + LONG}, 400, "input", "context_length_exceeded"),
-        (RESPONSES, {"input": [{**USER, "role": "tool"}]}, 400, "input.0.role", "invalid_value"),
-        (RESPONSES, {"input": "a", "max_output_tokens": 513}, 400, "max_output_tokens", "invalid_value"),
-        (RESPONSES, {"input": "a", "include": ["b"]}, 400, "include.0", "invalid_value"),
-        (RESPONSES, {"input": "a", "conversation": "b"}, 400, "conversation", "invalid_value"),
+        (RESPONSES, {"input": [{**USER, "role": "tool"}]}, 400, "input[0].role", "invalid_value"),
+        (RESPONSES, {"input": [THOUGHT, {**USER, "role": "tool"}]}, 400, "input[1].role", "invalid_value"),
+        (RESPONSES, {"input": "a", "include": ["b"]}, 400, "include[0]", "invalid_value"),
+        (RESPONSES, {"input": "a", "conversation": "b"}, 400, "conversation", "unsupported_parameter"),
         (TEXT, {"prompt": LONG + LONG}, 400, "prompt", "context_length_exceeded"),
         (TEXT, {"prompt": ["a", "b"]}, 400, "prompt", "invalid_value"),
         (TEXT, {"prompt": [5, 6]}, 400, "prompt", "invalid_value"),
@@ -589,8 +642,49 @@ def test_messages_of_clients_are_accepted(client: TestClient, kind: str) -> None
 def test_tools_and_images_are_refused_by_name(client: TestClient, more: dict[str, Any], name: str) -> None:
     response = client.post(CHAT, json=BODY | {"messages": [{**USER, **more}, USER]})
     error = response.json()["error"]
-    assert response.status_code == 400 and error["param"].startswith("messages.0")
+    assert response.status_code == 400 and error["param"].startswith("messages[0]")
     assert name in error["message"]
+
+
+@pytest.mark.parametrize("content", ["", None, " \n", [], [{"type": "text", "text": ""}]])
+@pytest.mark.parametrize("role", ["assistant", "user", "system"])
+def test_empty_message_is_left_out(client: TestClient, role: str, content: Any) -> None:
+    options: Any = {"max_tokens": 3}
+    plain = post(client, CHAT, messages=[USER], **options)
+    for chat in ([{"role": role, "content": content}, USER], [USER, {"role": role, "content": content}]):
+        found = post(client, CHAT, messages=chat, **options)
+        assert [found[name] for name in ("choices", "usage")] == [plain["choices"], plain["usage"]]
+    answer = post(client, RESPONSES, input=[{"role": role, "content": content}, USER], max_output_tokens=3)
+    assert answer["usage"]["input_tokens"] == plain["usage"]["prompt_tokens"]
+
+
+def test_empty_part_of_content_is_left_out(client: TestClient) -> None:
+    parts = [{"type": "text", "text": text} for text in ("", "Who?")]
+    plain, found = (
+        post(client, CHAT, messages=[{**USER, "content": content}], max_tokens=3)
+        for content in ("Who?", parts)
+    )
+    assert found["usage"] == plain["usage"]
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "body"),
+    [(CHAT, "max_tokens", BODY), (CHAT, "max_completion_tokens", {"messages": [USER]}),
+     (TEXT, "max_tokens", PROMPT), (RESPONSES, "max_output_tokens", {"input": "Who?"})],
+)  # fmt: skip
+def test_answer_beyond_the_limit_is_capped(engine: Engine, path: str, name: str, body: Any) -> None:
+    client = client_of(engine, max_new_tokens=3)
+    found = post(client, path, **body | {name: 10**30})
+    assert found["pine_engine"]["max_new_tokens"] == 3
+    usage = found["usage"]
+    assert usage.get("completion_tokens", usage.get("output_tokens")) == 3
+    reason = found.get("incomplete_details") or found["choices"][0]
+    assert reason.get("finish_reason", reason.get("reason")) in ("length", "max_output_tokens")
+
+
+def test_unknown_model_names_the_default_one(client: TestClient) -> None:
+    error = client.post(CHAT, json=BODY | {"model": "gpt-4o"}).json()["error"]
+    assert error["code"] == "model_not_found" and "default" in error["message"]
 
 
 @pytest.fixture

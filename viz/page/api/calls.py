@@ -196,9 +196,8 @@ def _checked(call: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any
         try:
             return checked(**signature.bind(*values, **named).arguments)
         except ValidationError as error:
-            raise gr.Error(
-                f"Invalid argument {'; '.join(map(str, format_validation_errors(error)[:MAX_SHOWN]))}."
-            ) from error
+            problems = format_validation_errors(error, as_json=True)[:MAX_SHOWN]
+            raise gr.Error(f"Invalid argument {'; '.join(map(str, problems))}.") from error
 
     # For the schema of gradio, which has no description of the inputs of a Document.
     if "documents" in call.__annotations__:
@@ -240,7 +239,7 @@ def _form(
         if not documents:
             raise InputError("expected at least one document.")
     for place, document in enumerate(documents):
-        with name_argument(f"documents.{place}"):
+        with name_argument(f"documents[{place}]"):
             if not document.text.strip():
                 raise InputError("text is empty. Add text or omit it.")
     with name_argument("methods"):

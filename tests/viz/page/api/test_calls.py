@@ -185,11 +185,11 @@ def test_rows_that_cannot_be_measured_are_named(rows: list[Any], sentence: str, 
     ("change", "sentence"),
     [
         ({"methods": ["magic"]}, "Invalid argument methods: Unknown method 'magic'"),
-        ({"documents": ["one", " "]}, "Invalid argument documents.1: Text is empty."),
+        ({"documents": ["one", " "]}, "Invalid argument documents[1]: Text is empty."),
         ({"question": ""}, "Invalid argument question: Must not be empty."),
         (
             {"documents": ["one", 2, {"id": 3, "score": 0.5}]},
-            'Invalid argument documents.1: got int 2, expected a text or {"text": ..., "title": ...}, the '
+            'Invalid argument documents[1]: got 2, expected a text or {"text": ..., "title": ...}, the '
             "text also as page_content or content",
         ),
         ({"max_new_tokens": 9000}, "Invalid argument max_new_tokens: Max new tokens too high: 9,000"),
@@ -276,7 +276,7 @@ def test_mcp_call_answers_and_reports_mistakes(app: ServedApp) -> None:
     assert not answered.isError and report == answered.structuredContent
     jsonschema.validate(report, tools["compare"].outputSchema)
     assert [(result["method"], result["tokens"]) for result in report["results"]] == [("pine", 4)]
-    assert refused.isError and "Invalid argument documents.1: Text is empty." in refused.content[0].text
+    assert refused.isError and "Invalid argument documents[1]: Text is empty." in refused.content[0].text
 
 
 @pytest.mark.slow
