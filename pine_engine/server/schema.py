@@ -1,5 +1,6 @@
 """Bodies of the OpenAI API: supported fields, fields refused by name, and the errors of the API."""
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 

@@ -151,9 +151,9 @@ TEXT = {"role": "user", "content": "Why?"}
     [
         ("Why?", "messages"), (TEXT, "messages"), (5, "messages"), (["Why?"], "messages[0]"),
         ([{**TEXT, "role": "tool"}], "messages[0].role"), ([{"content": "a"}], "messages[0].role"),
-        ([{"role": "user"}], "messages[0].content"), ([{**TEXT, "content": None}], "messages[0].content"),
+        ([{"role": "user"}], "messages[0].content"), ([{**TEXT, "content": None}], "messages"),
         ([{**TEXT, "content": [{"type": "image_url", "image_url": {}}]}], "messages[0].content"),
-        ([{**TEXT, "tool_calls": [{}]}], "messages[0]"), ([TEXT, {**TEXT, "content": " "}], "messages"),
+        ([{**TEXT, "tool_calls": [{}]}], "messages[0].tool_calls"), ([{**TEXT, "content": " "}], "messages"),
         ([TEXT, CHAT[0], TEXT], "messages"), ([TEXT, CHAT[2]], "messages"), ([CHAT[0]], "messages"),
         ([TEXT] * (MAX_MESSAGES + 1), "messages"),
     ],
@@ -164,6 +164,11 @@ def test_wrong_messages_are_named(messages: Any, field: str) -> None:
     assert "\n" not in str(raised.value)
     with pytest.raises(ValueError, match="messages"):
         Request.model_validate({"documents": ["a"], "messages": messages})
+
+
+def test_messages_without_text_are_left_out() -> None:
+    stopped = {"role": "assistant", "content": ""}
+    assert read_chat([TEXT, stopped, CHAT[2], TEXT, Message("user", " ")]) == read_chat([TEXT, CHAT[2], TEXT])
 
 
 def test_forms_of_openai_clients_are_accepted() -> None:
