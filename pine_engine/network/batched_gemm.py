@@ -23,7 +23,7 @@ def batched_gemm(rows: Tensor, columns: Tensor, added: Tensor | None = None) -> 
     `added` (..., n, m) is added to the result.
     """
     num_rows, num_columns = rows.shape[-2], columns.shape[-1]
-    if num_rows > 1 and num_columns > 1:
+    if num_rows != 1 and num_columns != 1:
         return rows @ columns if added is None else torch.baddbmm(added, rows, columns)
     more_rows, more_columns = int(num_rows == 1), int(num_columns == 1)
     padded_rows = functional.pad(rows, (0, 0, 0, more_rows))

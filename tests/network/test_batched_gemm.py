@@ -16,12 +16,13 @@ def normal(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Te
 
 
 @given(
-    rows=st.sampled_from([1, 2, 7, 8, 16]),
-    columns=st.integers(1, 40),
+    rows=st.sampled_from([0, 1, 2, 7, 8, 16]),
+    columns=st.integers(0, 40),
     inner=st.sampled_from([16, 64, 128, 256]),
     dtype=st.sampled_from(DTYPES),
     has_added=st.booleans(),
 )
+@example(rows=0, columns=1, inner=64, dtype=torch.float32, has_added=False)
 @example(rows=8, columns=1, inner=64, dtype=torch.float32, has_added=False)
 @example(rows=1, columns=1, inner=256, dtype=torch.float32, has_added=True)
 def test_batched_gemm_is_independent_of_the_batch(

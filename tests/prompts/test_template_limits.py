@@ -118,7 +118,7 @@ def test_hostile_template_is_rejected_in_bounded_time(template: str, monkeypatch
     started = time.thread_time()
     with pytest.raises(ModelError) as error:
         render_chat_template(tokenizer, CHAT, {})
-    assert time.thread_time() - started < 3  # without a limit hours, or never
+    assert time.thread_time() - started < 10  # on a busy machine; without a limit hours, or never
     assert "\n" not in str(error.value) and len(str(error.value)) < 400
 
 

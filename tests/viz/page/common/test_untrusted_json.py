@@ -34,6 +34,7 @@ from viz.page.session import MAX_LINK_CHARACTERS, from_code, from_draft
 NUM_WRONG = 100_000
 COLLECTIONS = ("list", "tuple", "set", "frozenset")
 MAX_TIMES = 20  # times the time of parsing the JSON alone
+USUAL_S = 0.5  # on a busy machine; an error for each item took seconds
 
 
 def modules_of(package: ModuleType) -> Iterator[ModuleType]:
@@ -161,7 +162,7 @@ def test_wrong_json_takes_the_time_of_parsing(read: Callable[[str], Any], text: 
     parsed = time.thread_time()
     with pytest.raises(InputError) as raised:
         read(text)
-    assert time.thread_time() - parsed < MAX_TIMES * (parsed - began)
+    assert time.thread_time() - parsed < max(MAX_TIMES * (parsed - began), USUAL_S)
     assert len(str(raised.value)) < 300
 
 
