@@ -401,7 +401,9 @@ API_PARAMETERS = [
 @pytest.mark.parametrize(("path", "name"), API_PARAMETERS)
 def test_each_field_of_the_api_is_known(engine: Engine, path: str, name: str) -> None:
     client = client_of(engine, max_new_tokens=1)
-    body = {CHAT: {"messages": [USER]}, RESPONSES: {"input": "Who?"}, TEXT: {"prompt": "Who?"}}[path]
+    bodies: dict[str, dict[str, Any]]
+    bodies = {CHAT: {"messages": [USER]}, RESPONSES: {"input": "Who?"}, TEXT: {"prompt": "Who?"}}
+    body = bodies[path]
     response = client.post(path, json={**body, name: {"any": 1}})
     if not response.is_success:
         error = response.json()["error"]
