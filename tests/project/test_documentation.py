@@ -139,6 +139,37 @@ def test_library_blocks_run_in_order(tiny_llama: TinyLlama, monkeypatch: pytest.
     assert re.search(r"\}\nTrue\nNone\n\['vanilla', .*'ensemble'\]\nNone\n$", lines)
 
 
+RIGHT_ANSWER = ("Dario", "boat shed")
+EXAMPLES = {"README.md": 4, "library.md": 6, "faq.md": 2}
+"""Pages, and how often their blocks at least print the right answer to the question about the boat shed."""
+
+
+@pytest.mark.slow
+@pytest.mark.embedded
+@pytest.mark.parametrize("dtype", ["float32", "auto"])
+def test_examples_print_right_answers(
+    embedded_folder: Path, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine.load(str(embedded_folder), dtype=dtype)
+    monkeypatch.setattr(Engine, "load", lambda: engine)
+    printed = {}
+    for name in EXAMPLES:
+        names: dict[str, Any] = {}
+        with contextlib.redirect_stdout(io.StringIO()) as file:
+            for block in blocks(PAGES[name])[: -1 if name == "faq.md" else None]:
+                exec(compile(block, name, "exec"), names)
+        prompt = re.compile("^(Document|Question): .*$", re.MULTILINE)
+        printed[name] = prompt.sub("", file.getvalue())
+    for name, least in EXAMPLES.items():
+        stated = re.findall(r"(\w+) has the key to the (attic|garage|boat shed|\w*)", printed[name])
+        assert {*stated} == {RIGHT_ANSWER} and len(stated) >= least, printed[name]
+    library = printed["library.md"]
+    assert len(re.findall(r"^RunResult\(pine=' Anna\b", library, re.MULTILINE)) == 2
+    assert re.search(r"^A \{", library, re.MULTILINE), library
+    scores = re.findall(r"^ (Anna|Bruno) (-[\d.]+)", library, re.MULTILINE)
+    assert max(scores, key=lambda score: float(score[1]))[0] == "Anna"
+
+
 def test_faq_blocks_and_registered_method_run(
     tiny: Path, tiny_llama: TinyLlama, tmp_path: Path, pine: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,7 +180,7 @@ def test_faq_blocks_and_registered_method_run(
     with contextlib.redirect_stdout(printed):
         exec(compile("\n".join(script), "faq.md", "exec"), {})
     lines = printed.getvalue()
-    assert "ape_soft=" in lines and lines.endswith("{'ape_soft': True}\n")
+    assert lines.endswith("{'ape_soft': True}\n")
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PINE_MODEL", str(tiny))

@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -39,6 +40,7 @@ def address(
         yield f"{url}/v1"
 
 
+RIGHT_ANSWER = "Dario has the key to the boat shed."
 TASK = """
 task: keys
 dataset_path: json
@@ -66,14 +68,21 @@ def test_documented_script_runs(
     printed = run_apart(published(*PACKAGES[client]), tmp_path, script, **variables)
     assert address not in printed and "\n" in printed
     if client == "inspect_ai":
-        (orders,) = re.findall(r"^pine \[([\d.]+), ([\d.]+)\]$", printed, re.MULTILINE)
         assert re.search(r"^vanilla \[", printed, re.MULTILINE)
+        assert re.search(r"^pine \[1\.0, 1\.0\]$", printed, re.MULTILINE), printed
     else:
-        orders = re.findall(r"^pine: (\S.*)$", printed, re.MULTILINE)
-        assert len(re.findall(r"^vanilla: \S", printed, re.MULTILINE)) == 2
+        orders = re.findall(rf"^pine: {RIGHT_ANSWER}", printed, re.MULTILINE)
+        assert len(orders) == len(re.findall(r"^vanilla: \S", printed, re.MULTILINE)) == 2, printed
         *_, streamed = printed.strip().splitlines()
-        assert orders[0].startswith(streamed) and streamed
-    assert len(orders) == 2 and len(set(orders)) == 1
+        assert streamed == RIGHT_ANSWER
+
+
+def test_documented_curl_has_right_answer(address: str) -> None:
+    page = PAGES["serving.md"].read_text(encoding="utf-8")
+    (command,) = re.findall(r"^```sh\n(curl .*?)^```$", page, re.MULTILINE | re.DOTALL)
+    command = command.replace("http://127.0.0.1:8000/v1", address)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=200)
+    assert json.loads(done.stdout)["choices"][0]["message"]["content"] == RIGHT_ANSWER
 
 
 def test_lm_eval_has_the_answers_of_the_server(

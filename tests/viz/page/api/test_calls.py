@@ -296,6 +296,9 @@ def test_an_assistant_hears_how_far_a_shuffle_is(app: ServedApp) -> None:
 # as the docs say
 
 
+RIGHT_ANSWER = "Dario has the key to the boat shed."
+
+
 def documented(language: str) -> list[str]:
     """The blocks of docs/api.md in a language."""
     return re.findall(
@@ -307,7 +310,8 @@ def test_the_documented_python_runs(app: ServedApp) -> None:
     code = documented("python")[0].replace("http://127.0.0.1:7860/", app.url)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^vanilla .+^pine ", done.stdout, re.MULTILINE | re.DOTALL)
+    _, *lines = done.stdout.splitlines()  # the first one is of the client
+    assert lines == [f"{name} {RIGHT_ANSWER}" for name in ("vanilla", "pine")]
 
 
 def test_the_documented_curl_runs(app: ServedApp) -> None:
@@ -315,3 +319,4 @@ def test_the_documented_curl_runs(app: ServedApp) -> None:
     code = code.replace("http://127.0.0.1:7860/", app.url)
     done = subprocess.run(["sh", "-c", code], capture_output=True, text=True, timeout=200)
     assert "event: complete" in done.stdout and '"method": "pine"' in done.stdout, done
+    assert done.stdout.count(f'"text": "{RIGHT_ANSWER}"') == 2
