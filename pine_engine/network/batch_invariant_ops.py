@@ -136,7 +136,7 @@ def cancelling_weight(num_outputs: int, num_inputs: int, dtype: torch.dtype) -> 
 def _paired(count: int, num_inputs: int, dtype: torch.dtype, sign: int) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     half = num_inputs // 2
-    indices = torch.randperm(2 * half, generator=generator)  # of rows and weights alike
+    indices = torch.randperm(2 * half, generator=generator)  # equal for rows and weights
     numbers = torch.randn(count, half, generator=generator.manual_seed(2 + sign)).to(dtype)
     # The last of an odd number of inputs is 0.
     return functional.pad(torch.cat((numbers, sign * numbers), 1)[:, indices], (0, num_inputs - 2 * half))
