@@ -306,7 +306,7 @@ def test_parts_become_prompt_of_task(engine: Engine) -> None:
 
 
 def test_run_signature_lists_all_options() -> None:
-    options = {"self", "prompt", "unknown", *RunOptions.__annotations__}
+    options = {"self", "prompt", "positional", "unknown", *RunOptions.__annotations__}
     assert options == set(inspect.signature(Engine.run).parameters)
 
 

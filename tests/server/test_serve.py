@@ -51,7 +51,8 @@ def test_served_model_answers(pine: Run, served: list[uvicorn.Server]) -> None:
     client = client_of(server)
     answer = client.post("/v1/chat/completions", json=BODY).json()
     assert answer["pine_engine"]["method"] == "pcw"
-    assert client.post("/v1/chat/completions", json=BODY | {"max_tokens": 5}).status_code == 400
+    capped = client.post("/v1/chat/completions", json=BODY | {"max_tokens": 5}).json()
+    assert capped["pine_engine"]["max_new_tokens"] == 4
     assert client.get("/health", headers={"host": "pine.example"}).status_code == 400
     headers = client.get("/health", headers={"origin": "https://a.example"}).headers
     assert headers["access-control-allow-origin"] == "*"

@@ -325,8 +325,8 @@ def test_documents_per_row_are_limited(file: Path, table: Path) -> None:
     [
         *(({"gold_index": value}, "gold_index") for value in (2, -1, "1", True)),
         ({"answers": 2}, "answers"),
-        ({"answers": [2]}, "answers.0"),
-        ({"choices": [""]}, "choices.0"),
+        ({"answers": [2]}, "answers[0]"),
+        ({"choices": [""]}, "choices[0]"),
         ({"meta": 3}, "meta"),
     ],
 )
