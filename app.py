@@ -35,7 +35,8 @@ from pine_engine.models.resources import free_memory
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import Runs
-from pine_engine.server.web import http_middleware, limit_connections
+from pine_engine.web.connections import limit_connections
+from pine_engine.web.middleware import http_middleware
 from viz.page.api.results import RESULTS
 from viz.page.build import build_page
 from viz.page.common.disk import process_temp_dir, write_all_into

@@ -54,19 +54,10 @@ from pine_engine.server.schema import (
     error_body,
     parse_body,
 )
-from pine_engine.server.web import (
-    Handler,
-    health_record,
-    http_middleware,
-    is_among,
-    is_host_name,
-    is_origin,
-    limit_body,
-    limit_connections,
-    metrics_text,
-    sender_of,
-    split_netloc,
-)
+from pine_engine.web.addresses import is_among, is_host_name, is_origin, sender_of, split_netloc
+from pine_engine.web.connections import limit_connections
+from pine_engine.web.health import health_record, metrics_text
+from pine_engine.web.middleware import Handler, http_middleware, limit_body
 
 log = logging.getLogger(__name__)
 

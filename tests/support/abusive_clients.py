@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from pine_engine.server.web import REQUEST_S
+from pine_engine.web.connections import REQUEST_S
 from tests.support.page_client import Page
 from tests.support.pdf_files import pdf_bomb
 

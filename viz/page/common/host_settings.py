@@ -14,7 +14,7 @@ from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
 from pine_engine.input_validation import describe
 from pine_engine.models.dtypes import RequestedDtype
-from pine_engine.server.web import Network, is_host_name, is_host_pattern
+from pine_engine.web.addresses import Network, is_host_name, is_host_pattern
 
 MAX_COUNT = 1_000_000  # upper limit of counts that reserve no memory
 MAX_SECONDS = 604_800  # upper limit of times: a week, in seconds

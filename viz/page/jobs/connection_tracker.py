@@ -18,7 +18,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pine_engine.errors import Cancelled
 from pine_engine.scheduling.queue import Client
 from pine_engine.scheduling.runs import Caller
-from pine_engine.server.web import sender_of, without_headers
+from pine_engine.web.addresses import sender_of
+from pine_engine.web.middleware import without_headers
 
 LISTENING_S = 10.0
 """Seconds for which an answer without a listener is computed: a client sends first, then listens."""

@@ -20,7 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.untrusted_json import load_json
-from pine_engine.server.web import limit_body, sender_of
+from pine_engine.web.addresses import sender_of
+from pine_engine.web.middleware import limit_body
 from viz.page.common.disk import FULL, DiskFullError, is_disk_full
 from viz.page.common.failures import (
     MAX_DOCUMENTS,

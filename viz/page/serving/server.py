@@ -24,7 +24,7 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from pine_engine.scheduling.runs import SHUTTING_DOWN, Runs
-from pine_engine.server.web import health_record, metrics_text
+from pine_engine.web.health import health_record, metrics_text
 from viz.page.common.widgets import PLOTLY, PLOTLY_ADDRESS
 from viz.page.jobs.connection_tracker import ConnectionTracker
 from viz.page.jobs.sources import Sources

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pine_engine.server.web import is_in
+from pine_engine.web.addresses import is_in
 from viz.page.common.host_settings import PUBLIC_SECONDS, HostSettings, read_settings, settings_table
 
 HOSTING = Path(__file__).parents[4] / "docs" / "hosting.md"

@@ -11,7 +11,7 @@ from gradio.context import LocalContext
 from pine_engine.errors import Cancelled
 from pine_engine.scheduling.queue import Client
 from pine_engine.scheduling.runs import Caller
-from pine_engine.server.web import http_middleware
+from pine_engine.web.middleware import http_middleware
 from viz.page.jobs.connection_tracker import CALLER, LISTENING_S, ConnectionTracker, current_caller
 
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
-from pine_engine.server.web import http_middleware
+from pine_engine.web.middleware import http_middleware
 from viz.page.jobs.connection_tracker import ConnectionTracker
 from viz.page.serving import request_limits
 from viz.page.serving.request_limits import LOGINS_S, REQUESTS_S, AddressLimits

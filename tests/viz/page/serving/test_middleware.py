@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Mount
 from starlette.testclient import TestClient
 
-from pine_engine.server.web import http_middleware
+from pine_engine.web.middleware import http_middleware
 from tests.support.widgets import whole_page
 from viz.page.common.host_settings import HostSettings
 from viz.page.serving.middleware import OPEN, WITHOUT_LOGIN, RequestFilter

@@ -5,7 +5,7 @@ from starlette.responses import HTMLResponse
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
-from pine_engine.server.web import http_middleware
+from pine_engine.web.middleware import http_middleware
 from tests.support.viz_reading import read_html
 from viz.page.form.examples import load_examples
 from viz.page.serving.open_graph import CARD, CARD_ADDRESS, OpenGraph

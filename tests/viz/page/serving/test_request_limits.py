@@ -21,7 +21,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from pine_engine.scheduling.work import format_seconds
-from pine_engine.server.web import http_middleware
+from pine_engine.web.middleware import http_middleware
 from viz.page.common.disk import FULL, Disk
 from viz.page.common.failures import MAX_VALUES
 from viz.page.serving import request_limits

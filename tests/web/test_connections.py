@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from pine_engine.server import web
-from pine_engine.server.web import FREE_CHUNKS, SHARE, limit_connections
+from pine_engine.web import connections
+from pine_engine.web.connections import FREE_CHUNKS, SHARE, limit_connections
 
 PATIENCE_S = 20.0
 
@@ -72,13 +72,13 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 @pytest.mark.parametrize("half", [b"", b"G", REQUEST[:-2]])
 def test_incomplete_request_header_times_out(half: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "REQUEST_S", 0.3)
+    monkeypatch.setattr(connections, "REQUEST_S", 0.3)
     with listening(100) as address, connected(address, half) as connection:
         assert is_closed(connection)
 
 
 def test_header_timeout_covers_second_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "REQUEST_S", 0.3)
+    monkeypatch.setattr(connections, "REQUEST_S", 0.3)
     with listening(100) as address, connected(address, REQUEST) as connection:
         assert answer_of(connection).endswith(b"hi")
         connection.sendall(REQUEST[:9])
@@ -86,7 +86,7 @@ def test_header_timeout_covers_second_request(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_header_in_time_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "REQUEST_S", 5.0)
+    monkeypatch.setattr(connections, "REQUEST_S", 5.0)
     with listening(100) as address, connected(address) as connection:
         for part in (REQUEST[:9], REQUEST[9:]):
             time.sleep(0.1)

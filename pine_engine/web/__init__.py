@@ -1,0 +1,1 @@
+"""Parts of a web server that the page and the OpenAI server share."""
