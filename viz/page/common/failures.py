@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from pine_engine.errors import InputError, PineError, is_out_of_memory
+from pine_engine.prompts.parse_errors import format_validation_errors
 from viz.page.common.disk import FULL, is_disk_full
 
 log = logging.getLogger(__name__)
@@ -53,10 +54,8 @@ def is_request_error(error: BaseException) -> bool:
 
 
 def first_problem(error: ValidationError) -> str:
-    """Return the field and the message of the first validation error."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    field = ".".join(f"{part!s:.60}" for part in first["loc"])  # a key in JSON may be any text
-    return f"{field or 'the whole'}: {first['msg'].lower()}"
+    """Return the first validation error, with the place of its value, such as documents[0].title."""
+    return str(format_validation_errors(error, as_json=True)[0])
 
 
 def notice(sentence: str, *, kind: str = "status") -> str:

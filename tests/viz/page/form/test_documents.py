@@ -28,8 +28,8 @@ def test_entries_are_unchanged_by_json(letters: list[int], texts: list[tuple[str
     ("sent", "sentence"),
     [
         ("not JSON", "Invalid documents: invalid JSON"),
-        ('[{"letter": "0"}]', "Invalid documents: 0.letter: input should be a valid integer"),
-        ('[{"letter": 0, "text": "\\ud800"}]', "Invalid documents: the whole: invalid json"),
+        ('[{"letter": "0"}]', 'Invalid documents: [0].letter: got "0", expected a whole number'),
+        ('[{"letter": 0, "text": "\\ud800"}]', "Invalid documents: invalid JSON"),
         ('[{"letter": 0}, {"letter": 0}]', "Invalid document ids: expected 0 to 1"),
         (f"[{', '.join(['{}'] * 21)}]", "Invalid documents: "),
     ],
