@@ -22,7 +22,8 @@ import numpy as np
 import typer
 
 from pine_engine.lab.evaluation.intervals import share
-from pine_engine.lab.evaluation.records import Record, read_records, read_run
+from pine_engine.lab.evaluation.record import Record
+from pine_engine.lab.evaluation.run_files import read_records, read_run
 from pine_engine.prompts.answer_words import contains_words
 from pine_engine.prompts.examples import Example, read_examples
 from viz.page.answers.recordings import BASE_RATE_FILE

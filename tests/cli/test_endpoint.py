@@ -17,7 +17,8 @@ from pine_engine.cli.output import BAD_INPUT, FAILED, STOPPED
 from pine_engine.endpoint import client as client_module
 from pine_engine.endpoint.client import Endpoint
 from pine_engine.errors import EndpointError
-from pine_engine.lab.evaluation.records import Key, read_records
+from pine_engine.lab.evaluation.record import Key
+from pine_engine.lab.evaluation.run_files import read_records
 from tests.server.test_serve import free_port
 from tests.support.api_server import running_app, running_server, server_process
 from tests.support.commands import Outcome, Run, Steps, write

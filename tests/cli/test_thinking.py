@@ -7,7 +7,7 @@ import pytest
 
 from pine_engine import Engine
 from pine_engine.cli import output
-from pine_engine.lab.evaluation.records import read_records
+from pine_engine.lab.evaluation.run_files import read_records
 from tests.support.commands import Run
 from tests.support.molecule_rows import write_rows
 from tests.support.scripted import thinking_model

@@ -14,7 +14,7 @@ from pine_engine import Engine, InputError, ModelError, TokenLayout
 from pine_engine.attention.forward import batch_caches
 from pine_engine.engine import generation, passes
 from pine_engine.engine.generation import check_finite
-from pine_engine.lab.evaluation.records import Record
+from pine_engine.lab.evaluation.record import Record
 from pine_engine.prompts.examples import Example
 from tests.engine.conftest import LAYOUT, LAYOUTS
 from tests.support.families import TinyLlama

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pine_engine import Request
-from pine_engine.lab.evaluation.records import read_records, read_run
+from pine_engine.lab.evaluation.run_files import read_records, read_run
 from pine_engine.prompts.request import read_requests
 from tests.support.commands import Run
 from tools import golden

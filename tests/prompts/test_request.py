@@ -15,7 +15,7 @@ from pypdf import PdfWriter
 from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
 from pine_engine import TASKS, Document, Engine, InputError, Request
-from pine_engine.lab.evaluation.records import Settings
+from pine_engine.lab.evaluation.settings import Settings
 from pine_engine.prompts import document_files
 from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.examples import read_examples

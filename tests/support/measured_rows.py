@@ -10,7 +10,8 @@ from pine_engine import Document, Engine
 from pine_engine.engine import passes
 from pine_engine.engine.events import Event
 from pine_engine.lab.evaluation.measure import run_evaluation
-from pine_engine.lab.evaluation.records import Key, Record, choose
+from pine_engine.lab.evaluation.record import Key, Record
+from pine_engine.lab.evaluation.settings import choose
 from pine_engine.prompts.examples import Example
 from pine_engine.scheduling.scheduler import stream_shared
 

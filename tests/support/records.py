@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from pine_engine.invariance.platform_facts import Platform
-from pine_engine.lab.evaluation.records import Record, RunInfo, open_run, write_records
+from pine_engine.lab.evaluation.record import Record
+from pine_engine.lab.evaluation.run_files import open_run, write_records
+from pine_engine.lab.evaluation.settings import RunInfo
 
 SWAPS = {
     "as-is": ((0, 1), (0, 1)), "segments-swapped": ((0, 1), (1, 0)), "labels-swapped": ((1, 0), (1, 0)),

@@ -10,11 +10,13 @@ from typing import Any
 from pine_engine.lab.evaluation.estimates import estimate_tasks
 from pine_engine.lab.evaluation.grid import Grid
 from pine_engine.lab.evaluation.intervals import Estimate
-from pine_engine.lab.evaluation.records import WEIGHTS, Record, RunInfo
+from pine_engine.lab.evaluation.record import Record
 from pine_engine.lab.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.lab.evaluation.report.parts import report_parts
 from pine_engine.lab.evaluation.report.runs import MeasuredRun
 from pine_engine.lab.evaluation.report.tables import Curve, Part, task_label
+from pine_engine.lab.evaluation.rewardbench import WEIGHTS
+from pine_engine.lab.evaluation.settings import RunInfo
 from tests.support.records import SWAPS, judged, run_info, sweep, swept
 from viz.lab.report import report_markdown
 

@@ -6,7 +6,7 @@ import pytest
 
 from pine_engine.lab.data.facts import generate_facts
 from pine_engine.lab.evaluation.document_orders import DocumentOrder
-from pine_engine.lab.evaluation.records import Record, blank_record
+from pine_engine.lab.evaluation.record import Record, blank_record
 from pine_engine.prompts.examples import Example
 from tools.base_rate import complete_sets, is_sorted, method_rate, set_rate
 from viz.page.answers.recordings import base_rate

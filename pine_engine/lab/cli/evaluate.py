@@ -27,15 +27,16 @@ from pine_engine.engine.events import Event
 from pine_engine.errors import Cancelled, EndpointError, InputError, WriteError
 from pine_engine.file_locks import try_lock
 from pine_engine.lab.cli.download_data import file_sha256
-from pine_engine.lab.evaluation import records as stored, shards
+from pine_engine.lab.evaluation import run_files, shards
 from pine_engine.lab.evaluation.cautions import cautions, scoring_sentence
 from pine_engine.lab.evaluation.document_orders import AS_IS, ORDERS
 from pine_engine.lab.evaluation.estimates import BASELINE, estimate_tasks
-from pine_engine.lab.evaluation.records import Record, Settings, choose, count_repeats, describe_errors
+from pine_engine.lab.evaluation.record import Record, count_repeats, describe_errors
 from pine_engine.lab.evaluation.report.key_findings import hard_to_detect
 from pine_engine.lab.evaluation.report.runs import MeasuredRun
 from pine_engine.lab.evaluation.report.tables import estimated, metric_rows
 from pine_engine.lab.evaluation.report.task_tables import main_results
+from pine_engine.lab.evaluation.settings import RunInfo, Settings, choose, run_info
 from pine_engine.lab.evaluation.task_estimates import method_rows, nested
 from pine_engine.methods.table import ALL, default_methods
 from pine_engine.models.load import resolve
@@ -154,7 +155,7 @@ def evaluate(
         output.stderr.quiet = not shards.is_main_process()
         if names is None:
             settings = _with_methods_of_run(output_dir, settings)
-        settings = stored.resume_date(output_dir, settings)
+        settings = run_files.resume_date(output_dir, settings)
         if not endpoint and (finished := _finished(output_dir, settings, model, data)):
             records, missing = _planned(output_dir, reported, settings)
             if not missing and not (retry_errors and describe_errors(records)):
@@ -172,9 +173,9 @@ def evaluate(
         try:
             with (
                 shards.stop_on_signals(lambda: output.print_note(stopping)) as stopped,
-                stored.write_records(output_dir, part.index) as append,
+                run_files.write_records(output_dir, part.index) as append,
             ):
-                found = stored.read_records(output_dir)
+                found = run_files.read_records(output_dir)
                 if retry_errors:
                     found = [record for record in found if not record.error]
                 planned = settings.keys(share)
@@ -205,7 +206,7 @@ def evaluate(
             records, missing = _planned(output_dir, reported, settings)
             kept = f"{len(records)} of {len(records) + missing} records are in {output_dir}"
             if isinstance(error, EndpointError):
-                stored.discard_empty_run(output_dir)
+                run_files.discard_empty_run(output_dir)
             if isinstance(error, WriteError | EndpointError):
                 output.stderr.quiet = False  # only this process has the reason
                 note = f"{error}; {kept}; run the same command again to resume"
@@ -229,8 +230,8 @@ def _thinks_first(engine: "pine.Engine", example: Example, settings: Settings) -
 def _with_methods_of_run(output_dir: Path, settings: Settings) -> Settings:
     """Return the settings with the default methods of an existing run, which depend on its model."""
     defaults = tuple(method.name for method in default_methods("passes"))
-    is_resumed = (output_dir / stored.RUN_FILE).exists()
-    if is_resumed and stored.read_run(output_dir).methods == defaults:
+    is_resumed = (output_dir / run_files.RUN_FILE).exists()
+    if is_resumed and run_files.read_run(output_dir).methods == defaults:
         return settings.model_copy(update={"methods": defaults})
     return settings
 
@@ -241,7 +242,7 @@ def _open(
     model: "ModelOptions | Endpoint",
     data: Path,
     names: list[str] | None,
-) -> "tuple[pine.Engine | Endpoint, Settings, stored.RunInfo]":
+) -> "tuple[pine.Engine | Endpoint, Settings, RunInfo]":
     """Load the model and open the run, with the default methods that fit for no names.
 
     One process selects the dtype of a new run for all others. Raises ModelError for a named method that does
@@ -255,28 +256,28 @@ def _open(
         elif [name.lower() for name in names] != [ALL]:
             for method in settings.measured:
                 engine.check_method(method.base)
-        settings = stored.resume_date(output_dir, settings)
-        info = stored.run_info(settings, engine, data=data.name, data_sha256=file_sha256(data))
+        settings = run_files.resume_date(output_dir, settings)
+        info = run_info(settings, engine, data=data.name, data_sha256=file_sha256(data))
         if not isinstance(engine, pine.Engine):
             info = info.model_copy(update={"extra_body": engine.extra_body})
-        return engine, settings, stored.open_run(output_dir, info)
+        return engine, settings, run_files.open_run(output_dir, info)
 
 
 def _load(output_dir: Path, model: ModelOptions, selecting: ExitStack) -> "pine.Engine":
     """Load the model in the dtype of the run. For a new run, `selecting` holds a lock until it is there."""
-    dtype = stored.dtype_of_run(output_dir) if model.dtype == "auto" else model.dtype
+    dtype = run_files.dtype_of_run(output_dir) if model.dtype == "auto" else model.dtype
     if dtype is None and (lock := try_lock(output_dir / "run.lock", timeout_s=-1)):
         selecting.callback(lock.release)
-        if dtype := stored.dtype_of_run(output_dir):
+        if dtype := run_files.dtype_of_run(output_dir):
             selecting.close()
     return dataclasses.replace(model, dtype=dtype or "auto").load(needs_tokenizer=True)
 
 
-def _finished(output_dir: Path, settings: Settings, model: ModelOptions, data: Path) -> stored.RunInfo | None:
+def _finished(output_dir: Path, settings: Settings, model: ModelOptions, data: Path) -> RunInfo | None:
     """Return the run of a folder if it is that of these options, as far as known without the model."""
-    if not (output_dir / stored.RUN_FILE).exists():
+    if not (output_dir / run_files.RUN_FILE).exists():
         return None
-    info, source = stored.read_run(output_dir), resolve(model.model)
+    info, source = run_files.read_run(output_dir), resolve(model.model)
     place, _, revision = info.address.partition("@")
     is_same = source.address == info.address or (
         source.origin == "hub" and source.path_or_id == place and source.revision in (None, revision)
@@ -315,12 +316,12 @@ def _print_estimate(
 def _planned(output_dir: Path, examples: Sequence[Example], settings: Settings) -> tuple[list[Record], int]:
     """Return the existing records of these examples and the number of missing ones."""
     planned = settings.keys(examples)
-    records = [record for record in stored.read_records(output_dir) if record.key in planned]
+    records = [record for record in run_files.read_records(output_dir) if record.key in planned]
     return records, len(planned) - len(records)
 
 
 def _summarize(
-    output_dir: Path, info: stored.RunInfo, records: list[Record], missing: int, seconds: float
+    output_dir: Path, info: RunInfo, records: list[Record], missing: int, seconds: float
 ) -> CommandResult:
     """Return the summary and notes on errors and on what is missing, which is a failure."""
     notes, reasons = [], []

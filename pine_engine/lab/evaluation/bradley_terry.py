@@ -19,7 +19,7 @@ import numpy as np
 
 from pine_engine.lab.evaluation.grid import Labeled, Scores, named_document, parsed_answer
 from pine_engine.lab.evaluation.intervals import MIN_EXAMPLES, Estimate, Flags, Floats
-from pine_engine.lab.evaluation.records import Record
+from pine_engine.lab.evaluation.record import Record
 from pine_engine.prompts.scoring import TIE
 
 NUM_RESAMPLES = 200

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pine_engine.lab.debias.table import is_order_invariant, method_label
 from pine_engine.lab.evaluation.document_orders import MAX_FOR_ALL
 from pine_engine.lab.evaluation.grid import METRICS, Grid
-from pine_engine.lab.evaluation.records import Record
+from pine_engine.lab.evaluation.record import Record
 from pine_engine.prompts.scoring import SCORES, TIE
 from pine_engine.prompts.tasks import TASKS, document_letter
 

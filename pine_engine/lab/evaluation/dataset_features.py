@@ -3,7 +3,7 @@
 from typing import Any
 
 from pine_engine.errors import import_extra
-from pine_engine.lab.evaluation.records import Record
+from pine_engine.lab.evaluation.record import Record
 
 
 def record_features() -> Any:

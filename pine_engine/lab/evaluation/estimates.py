@@ -50,7 +50,7 @@ from pine_engine.lab.evaluation.grid import (
 )
 from pine_engine.lab.evaluation.intervals import Estimate, Flags, Floats
 from pine_engine.lab.evaluation.position_bias import bias_estimates
-from pine_engine.lab.evaluation.records import Record
+from pine_engine.lab.evaluation.record import Record
 from pine_engine.lab.evaluation.slots import OVER_ORDERS, group_by_slot, scenario_values
 from pine_engine.lab.evaluation.task_estimates import TIMES, TOKENS
 from pine_engine.prompts.tasks import TASKS

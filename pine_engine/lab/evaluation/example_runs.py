@@ -22,7 +22,8 @@ from pine_engine.errors import InputError
 from pine_engine.lab.debias.debias import mean_probability, num_continued
 from pine_engine.lab.debias.table import DEFAULT_BASE, MeasuredMethod, Steps, content_free_prompts
 from pine_engine.lab.evaluation.document_orders import DocumentOrder, arrange, in_slots, names_of
-from pine_engine.lab.evaluation.records import Key, Settings
+from pine_engine.lab.evaluation.record import Key
+from pine_engine.lab.evaluation.settings import Settings
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.examples import Example
 from pine_engine.prompts.layout import TokenLayout

@@ -17,7 +17,8 @@ from pine_engine.lab.debias.table import method_rank
 from pine_engine.lab.evaluation import bootstrap, intervals
 from pine_engine.lab.evaluation.document_orders import is_random_order
 from pine_engine.lab.evaluation.intervals import Estimate, Flags, Floats
-from pine_engine.lab.evaluation.records import WEIGHTS, WEIGHTS_V0_1_1, Record, Weights, count_repeats
+from pine_engine.lab.evaluation.record import Record, count_repeats
+from pine_engine.lab.evaluation.rewardbench import WEIGHTS, WEIGHTS_V0_1_1, Weights
 from pine_engine.prompts.scoring import TIE
 from pine_engine.prompts.tasks import TASKS, document_letter
 

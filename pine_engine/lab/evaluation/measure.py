@@ -42,7 +42,8 @@ from pine_engine.lab.evaluation.example_runs import (
     SharedPrefill,
     distinct_parts,
 )
-from pine_engine.lab.evaluation.records import Key, Record, Settings, blank_record
+from pine_engine.lab.evaluation.record import Key, Record, blank_record
+from pine_engine.lab.evaluation.settings import Settings
 from pine_engine.prompts.examples import Example
 from pine_engine.prompts.scoring import TIE, Verdict
 from pine_engine.prompts.tasks import TASKS, Task

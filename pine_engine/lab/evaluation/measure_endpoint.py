@@ -9,7 +9,8 @@ from pine_engine.errors import InputError
 from pine_engine.lab.debias.on_endpoint import check_measured
 from pine_engine.lab.evaluation.example_runs import Generation, PlannedResult, Prefill, distinct_parts
 from pine_engine.lab.evaluation.measure import ExampleRun
-from pine_engine.lab.evaluation.records import Record, Settings
+from pine_engine.lab.evaluation.record import Record
+from pine_engine.lab.evaluation.settings import Settings
 from pine_engine.prompts.examples import Example
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.worker import NO_CONTROL, RunControl

@@ -17,7 +17,7 @@ import numpy as np
 from pine_engine.lab.evaluation import intervals
 from pine_engine.lab.evaluation.grid import Labeled, Metric, Scores, answers_differ, named_document
 from pine_engine.lab.evaluation.intervals import Estimate, Floats
-from pine_engine.lab.evaluation.records import Record
+from pine_engine.lab.evaluation.record import Record
 from pine_engine.prompts.orders import Order
 
 

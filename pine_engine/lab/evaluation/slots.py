@@ -15,7 +15,7 @@ import numpy as np
 
 from pine_engine.lab.evaluation.document_orders import is_random_order, labels_follow_slots
 from pine_engine.lab.evaluation.grid import Column, Groups, Metric, Scores, Values, answers_differ, score_of
-from pine_engine.lab.evaluation.records import Record
+from pine_engine.lab.evaluation.record import Record
 from pine_engine.prompts.orders import Order
 from pine_engine.prompts.tasks import TASKS
 

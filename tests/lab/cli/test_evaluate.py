@@ -19,7 +19,8 @@ from pine_engine.lab.cli.report import STUDIES
 from pine_engine.lab.data.registry import PUBLIC_SETS
 from pine_engine.lab.debias.table import DEBIASERS, is_learned_example
 from pine_engine.lab.evaluation import measure, shards
-from pine_engine.lab.evaluation.records import Key, read_records, read_run
+from pine_engine.lab.evaluation.record import Key
+from pine_engine.lab.evaluation.run_files import read_records, read_run
 from pine_engine.lab.evaluation.shards import Shard, lock_shard
 from pine_engine.prompts.chat_templates import CLOCK
 from tests.support.commands import Outcome, Run, Steps, max_file_size

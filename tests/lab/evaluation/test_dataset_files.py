@@ -9,7 +9,8 @@ import pytest
 
 from pine_engine import InputError
 from pine_engine.lab.evaluation.dataset_features import record_features
-from pine_engine.lab.evaluation.records import Record, open_run, read_records, write_records
+from pine_engine.lab.evaluation.record import Record
+from pine_engine.lab.evaluation.run_files import open_run, read_records, write_records
 from pine_engine.prompts.examples import read_examples
 from tests.support.commands import Run
 from tests.support.errors import has_field

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from pine_engine import Document, InputError
 from pine_engine.lab.evaluation.document_orders import ORDERS, arrange, arrange_all, check_orders, names_of
 from pine_engine.lab.evaluation.grid import Scores, make_grid
-from pine_engine.lab.evaluation.records import Record, blank_record
+from pine_engine.lab.evaluation.record import Record, blank_record
 from pine_engine.lab.evaluation.slots import group_by_slot, is_flat
 from pine_engine.prompts.examples import Example
 from tests.support.errors import has_field

@@ -18,8 +18,8 @@ from pine_engine.lab.evaluation.bootstrap import draw, mean, ratio, totals
 from pine_engine.lab.evaluation.estimates import estimate_tasks
 from pine_engine.lab.evaluation.grid import Grid
 from pine_engine.lab.evaluation.intervals import MIN_EXAMPLES, Estimate, share
-from pine_engine.lab.evaluation.records import WEIGHTS
 from pine_engine.lab.evaluation.report.published import ANY, published
+from pine_engine.lab.evaluation.rewardbench import WEIGHTS
 from pine_engine.lab.evaluation.slots import CHANGED, OVER_ORDERS, SHUFFLED
 from pine_engine.lab.evaluation.task_estimates import Row, nested
 from tests.support.records import SWAPS, judged, sweep, swept

@@ -30,7 +30,8 @@ from pine_engine.lab.evaluation import measure as measuring
 from pine_engine.lab.evaluation.document_orders import DocumentOrder, arrange
 from pine_engine.lab.evaluation.example_runs import BaseRun, Generation, Prefill
 from pine_engine.lab.evaluation.measure import combine, run_evaluation
-from pine_engine.lab.evaluation.records import Key, Record, choose, max_visited
+from pine_engine.lab.evaluation.record import Key, Record
+from pine_engine.lab.evaluation.settings import choose, max_visited
 from pine_engine.prompts.examples import Example
 from pine_engine.prompts.orders import document_orders
 from pine_engine.prompts.request import LabeledRequest

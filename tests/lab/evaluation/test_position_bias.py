@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pine_engine.lab.evaluation.estimates import estimate_tasks
-from pine_engine.lab.evaluation.records import Record
+from pine_engine.lab.evaluation.record import Record
 from pine_engine.lab.evaluation.report.key_findings import key_findings
 from pine_engine.lab.evaluation.report.runs import MeasuredRun
 from pine_engine.lab.evaluation.report.task_tables import bias_results

@@ -13,17 +13,11 @@ from pine_engine import Document, InputError
 from pine_engine.lab.evaluation import shards
 from pine_engine.lab.evaluation.document_orders import DocumentOrder
 from pine_engine.lab.evaluation.estimates import estimate_tasks
-from pine_engine.lab.evaluation.records import (
-    WEIGHTS,
-    Record,
-    blank_record,
-    open_run,
-    read_records,
-    read_run,
-    write_records,
-)
+from pine_engine.lab.evaluation.record import Record, blank_record
 from pine_engine.lab.evaluation.report.key_findings import key_findings
 from pine_engine.lab.evaluation.report.runs import MeasuredRun
+from pine_engine.lab.evaluation.rewardbench import WEIGHTS
+from pine_engine.lab.evaluation.run_files import open_run, read_records, read_run, write_records
 from pine_engine.lab.evaluation.task_estimates import nested
 from pine_engine.prompts.examples import Example, read_examples
 from pine_engine.prompts.parse_errors import ValidationErrors
@@ -97,7 +91,7 @@ def test_writer_syncs_each_example(run: Path, monkeypatch: pytest.MonkeyPatch) -
         fsync(file)
         synced.append(os.fstat(file).st_size)
 
-    monkeypatch.setattr("pine_engine.lab.evaluation.records.os.fsync", noted)
+    monkeypatch.setattr("pine_engine.lab.evaluation.run_files.os.fsync", noted)
     lines = [record(), record(method="vanilla"), record("q2")]
     with write_records(run) as append:
         for number, line in enumerate(lines, start=1):

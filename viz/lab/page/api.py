@@ -11,7 +11,7 @@ from pydantic import Field
 
 from pine_engine.lab.debias.table import measured_methods
 from pine_engine.lab.evaluation.estimates import estimate_tasks
-from pine_engine.lab.evaluation.records import Record, count_repeats
+from pine_engine.lab.evaluation.record import Record, count_repeats
 from pine_engine.lab.evaluation.task_estimates import nested
 from pine_engine.prompts.chat_templates import dump_kwargs
 from pine_engine.prompts.untrusted_json import ListInput

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pine_engine.errors import InputError
 from pine_engine.lab.debias.table import DEBIASERS, MeasuredMethod
 from pine_engine.lab.evaluation.document_orders import ORDERS, check_orders
-from pine_engine.lab.evaluation.records import choose, max_visited
+from pine_engine.lab.evaluation.settings import choose, max_visited
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.examples import Example, read_examples
 from pine_engine.prompts.tasks import TASKS, Task

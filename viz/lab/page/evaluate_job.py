@@ -14,24 +14,14 @@ from pine_engine.endpoint import NOT_GREEDY
 from pine_engine.engine.events import Event
 from pine_engine.errors import InputError
 from pine_engine.lab.evaluation.estimates import estimate_tasks
-from pine_engine.lab.evaluation.records import (
-    Key,
-    Record,
-    RunInfo,
-    Settings,
-    choose,
-    count_repeats,
-    describe_errors,
-    max_visited,
-    run_info,
-    work_of,
-)
+from pine_engine.lab.evaluation.record import Key, Record, count_repeats, describe_errors, work_of
 from pine_engine.lab.evaluation.report.changes import changes_bars, changes_table
 from pine_engine.lab.evaluation.report.curves import slot_curves
 from pine_engine.lab.evaluation.report.key_findings import key_findings
 from pine_engine.lab.evaluation.report.parts import reading_part, report_parts, task_part
 from pine_engine.lab.evaluation.report.runs import MeasuredRun, run_labels
 from pine_engine.lab.evaluation.report.tables import TOO_FEW, Curve, Table
+from pine_engine.lab.evaluation.settings import RunInfo, Settings, choose, max_visited, run_info
 from pine_engine.prompts.chat_templates import KWARGS, parse_kwargs
 from pine_engine.prompts.examples import Example
 from pine_engine.prompts.tasks import TASKS

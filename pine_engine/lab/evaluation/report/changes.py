@@ -8,7 +8,7 @@ from pine_engine.lab.debias.table import is_order_invariant, method_label
 from pine_engine.lab.evaluation.cautions import label_cautions
 from pine_engine.lab.evaluation.grid import answers_differ
 from pine_engine.lab.evaluation.intervals import share
-from pine_engine.lab.evaluation.records import Record
+from pine_engine.lab.evaluation.record import Record
 from pine_engine.lab.evaluation.report.tables import Curve, CurveLine, Table, in_percent
 
 CHANGES = "Answers that change"

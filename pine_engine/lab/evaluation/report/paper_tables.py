@@ -5,12 +5,12 @@ from itertools import chain
 from typing import Any
 
 from pine_engine.lab.debias.table import method_label
-from pine_engine.lab.evaluation.records import SECTION_OF, SECTIONS
 from pine_engine.lab.evaluation.report.key_findings import SUBJECT
 from pine_engine.lab.evaluation.report.published import PAPER, gains, published, published_model
 from pine_engine.lab.evaluation.report.runs import MeasuredRun
 from pine_engine.lab.evaluation.report.tables import Part, Table, estimated, runs_of, table, task_label, text
 from pine_engine.lab.evaluation.report.task_tables import old_weights, scenario_rows
+from pine_engine.lab.evaluation.rewardbench import SECTION_OF, SECTIONS
 from pine_engine.lab.evaluation.slots import CHANGED, FIRST, SECOND
 from pine_engine.lab.evaluation.task_estimates import Row
 

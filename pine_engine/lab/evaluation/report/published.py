@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pine_engine.lab.evaluation.records import SECTIONS
+from pine_engine.lab.evaluation.rewardbench import SECTIONS
 from pine_engine.lab.evaluation.slots import FIRST, SECOND, SHUFFLED
 from pine_engine.prompts.tasks import TASKS
 

@@ -10,7 +10,8 @@ from pine_engine.errors import InputError
 from pine_engine.lab.evaluation.cautions import scoring_rules
 from pine_engine.lab.evaluation.estimates import estimate_tasks
 from pine_engine.lab.evaluation.grid import Grid
-from pine_engine.lab.evaluation.records import RunInfo, read_records, read_run
+from pine_engine.lab.evaluation.run_files import read_records, read_run
+from pine_engine.lab.evaluation.settings import RunInfo
 from pine_engine.prompts.tasks import TASKS
 
 NONE = "–"  # cell of a value that was not measured

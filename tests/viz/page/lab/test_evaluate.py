@@ -12,7 +12,7 @@ import pytest
 from pine_engine.errors import InputError
 from pine_engine.lab.evaluation.estimates import estimate_tasks
 from pine_engine.lab.evaluation.grid import Grid
-from pine_engine.lab.evaluation.records import Record
+from pine_engine.lab.evaluation.record import Record
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import Runs, StopFlag
 from tests.support.records import run_info, swept

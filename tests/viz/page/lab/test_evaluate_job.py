@@ -11,7 +11,7 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.lab.evaluation import measure as engine_measure
-from pine_engine.lab.evaluation.records import Key, Record, work_of
+from pine_engine.lab.evaluation.record import Key, Record, work_of
 from pine_engine.lab.evaluation.report.changes import changes_table
 from pine_engine.lab.evaluation.report.parts import task_part
 from pine_engine.methods.table import METHODS

@@ -1,0 +1,184 @@
+"""Settings of a run: the options on which its records depend, checked without a model."""
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pine_engine.endpoint import ENDPOINT, is_greedy
+from pine_engine.errors import InputError
+from pine_engine.invariance.platform_facts import Platform, platform_of
+from pine_engine.lab.debias.table import MeasuredMethod, measured_methods
+from pine_engine.lab.evaluation.document_orders import AS_IS, check_orders, names_of
+from pine_engine.lab.evaluation.record import Key, rename_keys
+from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
+from pine_engine.prompts.examples import Example, check_some
+from pine_engine.prompts.orders import num_orders
+from pine_engine.prompts.parse_errors import format_validation_errors
+from pine_engine.prompts.request import TaskName
+from pine_engine.prompts.scoring import Verdict
+from pine_engine.prompts.tasks import TASKS
+
+if TYPE_CHECKING:
+    from pine_engine.endpoint.client import Endpoint
+    from pine_engine.engine.engine import Engine
+
+
+class Settings(BaseModel):
+    """Options that all records of a run have in common."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: TaskName = ""
+    sample: int | None = None  # seed with which the examples were drawn, None for the first ones
+    methods: tuple[str, ...]  # with or without wrappers
+    order_names: tuple[str, ...] = (AS_IS,)
+    generate: bool = True
+    logprobs: bool = True  # log-probabilities of the first accepted answer and of the task's choices
+    max_new_tokens: int | None = Field(None, ge=1)  # None for the limit of the task
+    verdict: Verdict = "last"  # of a judge that counts in a text with several
+    recompute: bool = False  # compute also what is the same in all orders
+    chat_template_kwargs: ChatTemplateKwargs = {}
+
+    @property
+    def measured(self) -> tuple[MeasuredMethod, ...]:
+        """Methods with their wrappers."""
+        return measured_methods(self.methods)
+
+    def keys(
+        self, examples: Sequence[Example], methods: Sequence[MeasuredMethod] | None = None
+    ) -> dict[Key, None]:
+        """Return the keys of all records of the examples, in their order."""
+        return dict.fromkeys(
+            (example.id, method.name, name)
+            for example in examples
+            for name in names_of(self.order_names, len(example.documents))
+            for method in (self.measured if methods is None else methods)
+        )
+
+    def check(self, method: MeasuredMethod, example: Example) -> None:
+        """Raise InputError if a method has no result for an example, or not the selected metrics."""
+        task, name, wrapper = TASKS[example.task], method.name, method.wrapper
+        if wrapper is None:
+            return
+        count, choices = len(example.documents), len(example.scored_choices)
+        problem = ""
+        if not method.generates and not choices:
+            problem = f"needs choices: got the task {task.name}, which has none"
+        elif (wrapper.learns or wrapper.must_agree) and not task.has_letters:
+            problem = f"needs documents with letters: got the task {task.name}, which has none"
+        elif not method.generates and not self.logprobs:
+            problem = "needs log-probabilities: got generated answers alone"
+        elif not method.scores_choices and not self.generate:
+            problem = "needs generated answers: got log-probabilities alone"
+        elif wrapper.learns and task.has_tie:
+            problem = f"has no prior of a tie, which moves with no document: got the task {task.name}"
+        elif (
+            wrapper.orders and self.logprobs and task.has_letters and choices not in (0, count + task.has_tie)
+        ):
+            problem = f"needs a choice per verdict: got {choices} for {count} documents in {example.id}"
+        elif wrapper.num_labels not in (None, choices):
+            problem = f"needs {wrapper.num_labels} choices: got {choices} in {example.id}"
+        if problem:
+            raise InputError(f"{name} {problem}; leave it out, or change metrics or data", field="methods")
+        num_orders(count, wrapper.orders)  # raises for too many
+
+
+def choose(examples: Sequence[Example], *, methods: Sequence[str] | None = None, **options: Any) -> Settings:
+    """Return settings. Raises InputError for an option that is invalid or fits none of the examples.
+
+    methods: None for the default methods. options: fields of Settings.
+    """
+    try:
+        named = tuple(method.name for method in measured_methods(methods))
+        settings = Settings(task=examples[0].task, methods=named, **options)
+    except ValidationError as error:
+        raise InputError("; ".join(map(str, format_validation_errors(error)))) from error
+    if not settings.generate and not settings.logprobs:
+        raise InputError("no metric; give generated answers, log-probabilities, or both", field="metrics")
+    check_orders(settings.order_names, examples)
+    for method in settings.measured:
+        check_some(examples, partial(settings.check, method))
+    return settings
+
+
+def max_visited(method: MeasuredMethod, examples: Sequence[Example]) -> int:
+    """Return the largest number of orders of the base method, over the examples that can be evaluated."""
+    kind = method.wrapper.orders if method.wrapper else None
+    counts = [0]
+    for example in examples:
+        with suppress(InputError):
+            counts.append(num_orders(len(example.documents), kind))
+    return max(counts)
+
+
+class RunInfo(Settings):
+    """Settings of a run, its data and its platform."""
+
+    _rename_keys = model_validator(mode="before")(rename_keys)
+
+    format: Literal["pine-explorer evaluation"] = "pine-explorer evaluation"
+    version: Literal[2] = 2
+    started: str  # date and time in UTC
+    data: str  # name of the file with the examples
+    data_sha256: str
+    address: str  # hub id, folder or file of the model, or address of an endpoint
+    extra_body: dict[str, Any] = {}  # further fields of the requests to an endpoint
+    platform: Platform
+
+    @property
+    def is_on_endpoint(self) -> bool:
+        """True if a server computed the answers; its address is that of the model."""
+        return self.platform.device == ENDPOINT
+
+    @property
+    def is_greedy(self) -> bool:
+        """False if the requests to an endpoint have no temperature, or another one than 0."""
+        return is_greedy(self.extra_body)
+
+    def differences(self, other: "RunInfo") -> list[str]:
+        """Return the settings whose difference keeps the records of two runs apart."""
+        pairs = zip(self._comparable().items(), other._comparable().values(), strict=True)
+        return [f"{name} {ours}, not {theirs}" for (name, ours), theirs in pairs if ours != theirs]
+
+    def _comparable(self) -> dict[str, object]:
+        platform = self.platform
+        metrics = {"generate": self.generate, "logprob": self.logprobs}
+        return {
+            "model": platform.model,
+            "revision": platform.revision or "unknown",
+            "endpoint": self.address if self.is_on_endpoint else "none",
+            "extra-body": json.dumps(self.extra_body),
+            "dtype": platform.dtype,
+            "device": platform.device.partition(":")[0],
+            "data": f"{self.data} (SHA-256 {self.data_sha256[:12]})",
+            "sample": "none" if self.sample is None else self.sample,
+            "task": self.task,
+            "methods": ",".join(self.methods),
+            "orders": ",".join(self.order_names),
+            "metrics": ",".join(name for name, is_measured in metrics.items() if is_measured),
+            "max-new-tokens": self.max_new_tokens or "of the task",
+            "verdict": self.verdict,
+            "recompute": "yes" if self.recompute else "no",
+            "chat-template-kwargs": json.dumps(self.chat_template_kwargs),
+            "PINE Explorer": platform.pine_explorer,
+            "torch": platform.torch,
+            "transformers": platform.transformers,
+        }
+
+
+def run_info(settings: Settings, engine: "Engine | Endpoint", *, data: str, data_sha256: str) -> RunInfo:
+    """Return the settings of a run that begins now, with the date if the chat template prints it."""
+    kwargs = TASKS[settings.task].with_date(engine.tokenizer, settings.chat_template_kwargs)
+    return RunInfo(
+        **settings.model_dump() | {KWARGS: kwargs},
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        data=data,
+        data_sha256=data_sha256,
+        address=engine.model_ref,
+        platform=platform_of(engine),
+    )
