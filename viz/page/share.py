@@ -8,7 +8,6 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.errors import InputError
-from pine_engine.scheduling.kept_runs import KeptRuns
 from viz.page.answers.run import Run, Shown
 from viz.page.answers.shared import SharedResults, results_of, shown_of
 from viz.page.answers.workspace import Workspace, filled, filled_widgets
@@ -23,6 +22,7 @@ from viz.page.form.form import read_form
 from viz.page.internals import FIRST_TAB, Internals, View
 from viz.page.internals_figures import TABS
 from viz.page.jobs.job_bar import Updates
+from viz.page.jobs.kept_runs import KeptRuns
 from viz.page.selection import as_picks, first_selection
 from viz.page.session import (
     MAX_LINK_CHARACTERS,

@@ -21,9 +21,9 @@ from pine_engine.models.listing import LoadableModel, describe
 from pine_engine.models.load import context_words, fetch
 from pine_engine.models.resources import free_memory, release_memory
 from pine_engine.prompts.tasks import TASKS
-from pine_engine.scheduling.kept_runs import KeptRuns
 from pine_engine.scheduling.runs import Caller, Job, Runs, RunState, StopFlag
 from viz.page.jobs.connection_tracker import current_caller
+from viz.page.jobs.kept_runs import KeptRuns
 
 if TYPE_CHECKING:  # imports torch
     from pine_engine.endpoint.client import Endpoint

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from pine_engine.errors import Cancelled, InputError
-from pine_engine.scheduling import kept_runs
-from pine_engine.scheduling.kept_runs import MAX_KEPT, KeptRuns
 from pine_engine.scheduling.queue import Client
 from pine_engine.scheduling.runs import Caller, RunState, StopFlag
+from viz.page.jobs import kept_runs
+from viz.page.jobs.kept_runs import MAX_KEPT, YIELD_S, KeptRuns
 
 KEY, OTHER = "0" * 32, "f" * 32
 PAGE = Caller(Client("192.0.2.1", "session"))
@@ -52,10 +52,10 @@ class Work:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
+    end = time.perf_counter() + 10
     while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+        assert time.perf_counter() < end
+        time.sleep(0.001)
 
 
 def test_run_goes_on_without_its_page_and_is_found_by_its_key() -> None:
@@ -69,7 +69,7 @@ def test_run_goes_on_without_its_page_and_is_found_by_its_key() -> None:
     work.go.release()
     found = kept.find(KEY)
     assert found and found.press == "press" and kept.find(OTHER) is None
-    wait_until(lambda: found._shared._newest == "two")
+    wait_until(lambda: found._newest == "two")
     back = found.follow(PAGE)
     assert next(back) == "two"
     work.finish()
@@ -77,24 +77,24 @@ def test_run_goes_on_without_its_page_and_is_found_by_its_key() -> None:
     assert list(found.follow(PAGE)) == ["three"], "and after a second reload"
 
 
-def test_run_without_page_yields_while_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_runs, "YIELD_S", 0.05)
+def test_run_without_page_yields_while_others_wait(clock: list[float]) -> None:
     awaited = [False]
     kept, work, later = KeptRuns(lambda: awaited[0]), Work(), Work()
     _, steps = kept.start(KEY, None, work.submit, PAGE)
     work.go.release()
     assert next(steps) == "one"
     awaited[0] = True
-    time.sleep(0.1)
+    clock[0] += YIELD_S + 1
     work.go.release()
     assert next(steps) == "two", "a run with a page goes on"
     steps.close()
+    clock[0] += 1
     kept.start(OTHER, None, later.submit, PAGE)
-    time.sleep(0.1)
+    clock[0] += YIELD_S + 1
     later.go.release()
     found, other = kept.find(KEY), kept.find(OTHER)
     assert found and other
-    wait_until(lambda: other._shared._newest == "one")
+    wait_until(lambda: other._newest == "one")
     assert not later.is_closed, "one run gives up its place for one that waits"
     work.go.release()
     wait_until(lambda: work.is_closed)
@@ -105,16 +105,15 @@ def test_run_without_page_yields_while_others_wait(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("state", [{"model": ""}, {"is_follower": True}])
-def test_run_without_place_yields_nothing(state: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_runs, "YIELD_S", 0.0)
+def test_run_without_place_yields_nothing(state: dict[str, Any], clock: list[float]) -> None:
     kept, work = KeptRuns(lambda: True), Work()
     current, _ = kept.start(KEY, None, work.submit, PAGE)
     vars(current).update(state)
-    time.sleep(0.05)
+    clock[0] += YIELD_S + 1
     work.go.release()
     found = kept.find(KEY)
     assert found
-    wait_until(lambda: found._shared._newest == "one")
+    wait_until(lambda: found._newest == "one")
     work.finish()
     assert current.end is None
 

@@ -1,4 +1,4 @@
-"""Runs that outlive the connection of their client: a browser that returns finds its run by its key."""
+"""Runs that outlive the connection of their page: a browser that returns finds its run by its key."""
 
 import re
 import threading
@@ -11,7 +11,6 @@ from typing import Any
 
 from pine_engine.errors import Cancelled
 from pine_engine.scheduling.runs import Caller, End, RunState
-from pine_engine.scheduling.shared import SharedRun
 
 KEPT_S = 600.0
 """Seconds for which a run without a page goes on, and for which its result is kept."""
@@ -32,7 +31,7 @@ Submit = Callable[[Caller], tuple[RunState, Generator[Any, None, None]]]
 
 
 class KeptRun:
-    """Run that a thread computes, and that pages follow one after the other.
+    """Run that a thread computes; pages follow its steps one after the other.
 
     Args:
         press: What the page needs to show the run.
@@ -46,57 +45,68 @@ class KeptRun:
     ) -> None:
         self.press = press
         self._must_yield = must_yield
-        self._pages: set[object] = set()
+        self._changed = threading.Condition()
+        self._num_pages = 0
         self._unheard_since = time.monotonic()
-        self._is_dropped, self._has_ended = threading.Event(), threading.Event()
+        self._is_dropped = self._has_ended = False
         self._newest: Any = None
+        self._num_steps = 0
         self._failure: Exception | None = None
-        self.state, steps = submit(Caller(caller.client, lambda: bool(self._pages), self._check))
-        self._shared = SharedRun(None, steps)
+        self.state, self._steps = submit(Caller(caller.client, lambda: self._num_pages > 0, self._check))
 
     def keep(self) -> None:
-        """Compute the run, then wait until its result is dropped or has been kept for long enough."""
+        """Compute the run, then wait until its result is dropped or has been kept for `KEPT_S`."""
         try:
-            for step in self._shared.views():
-                self._newest = step
-                if self._is_dropped.is_set():
-                    break
+            for step in self._steps:
+                with self._changed:
+                    self._newest, self._num_steps = step, self._num_steps + 1
+                    self._changed.notify_all()
         except Exception as error:
             self._failure = error.with_traceback(None)  # its frames keep tensors
         finally:
-            self._shared.leave()
-            self._has_ended.set()
-        self._is_dropped.wait(KEPT_S)
+            with self._changed:
+                self._has_ended = True
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._is_dropped, KEPT_S)
 
     def drop(self) -> None:
         """Do not keep the run or its result any longer than a page follows it."""
-        self._is_dropped.set()
+        with self._changed:
+            self._is_dropped = True
+            self._changed.notify_all()
 
     def follow(self, caller: Caller) -> Generator[Any, None, None]:
         """Yield the steps from the newest one on, while the caller is there. Raises the error of the run."""
-        if self._shared.subscribe(None):
-            with self._page():
-                for step in self._shared.views():
-                    yield step
-                    try:
-                        caller.check()
-                    except Cancelled:
-                        return
-            return
-        self._has_ended.wait()
+        num_seen = 0
+        with self._page():
+            while self._has_newer(num_seen):
+                with self._changed:
+                    num_seen, step = self._num_steps, self._newest
+                yield step
+                try:
+                    caller.check()
+                except Cancelled:
+                    return
         if self._failure is not None:
-            raise self._failure
-        if self._newest is not None:
-            yield self._newest
+            raise self._failure.with_traceback(None)
 
     @property
     def abandoned_s(self) -> float:
         """Seconds without a page of a run that has a place; 0 with a page, and without a place."""
-        has_place = self.state.model and not self.state.is_follower and not self._has_ended.is_set()
-        return time.monotonic() - self._unheard_since if has_place and not self._pages else 0.0
+        has_place = self.state.model and not self.state.is_follower and not self._has_ended
+        return time.monotonic() - self._unheard_since if has_place and not self._num_pages else 0.0
+
+    def _has_newer(self, num_seen: int) -> bool:
+        """Wait for a step after these; return False if the run has ended without one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._num_steps > num_seen or self._has_ended)
+            return self._num_steps > num_seen
 
     def _check(self) -> None:
-        if not self._pages and time.monotonic() - self._unheard_since > KEPT_S:
+        """Raise Cancelled if the run has no page and is not to be computed to its end."""
+        if self._num_pages:
+            return
+        if self._is_dropped or time.monotonic() - self._unheard_since > KEPT_S:
             raise Cancelled("the page did not come back")
         if self.abandoned_s > YIELD_S and self._must_yield(self):
             self.state.end = End("disconnected", GAVE_UP)
@@ -104,14 +114,14 @@ class KeptRun:
 
     @contextmanager
     def _page(self) -> Generator[None, None, None]:
-        page = object()
-        self._pages.add(page)
+        with self._changed:
+            self._num_pages += 1
         try:
             yield
         finally:
-            self._pages.remove(page)
-            self._unheard_since = time.monotonic()
-            self._shared.leave()
+            with self._changed:
+                self._num_pages -= 1
+                self._unheard_since = time.monotonic()
 
 
 class KeptRuns:
