@@ -7,10 +7,12 @@ random model, a prompt in several document orders, and the recorded outputs of p
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -25,7 +27,7 @@ from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.trace import Trace
 from pine_engine.cli.options import as_command
 from pine_engine.cli.output import FAILED, CommandResult
-from pine_engine.engine import passes
+from pine_engine.engine import passes, streams, superposition
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.reordering import SCORES, FirstPass, reorder_documents
 from pine_engine.engine.streams import MergedState, truncated_entropies
@@ -42,8 +44,16 @@ VANILLA = METHODS["vanilla"]
 TOLERANCE, IMPORTANCE_TOLERANCE = 1e-4, 1e-5
 """Largest absolute difference of a float32; two independent implementations differed by 8e-6 in logits."""
 
-NUMBERS = ("temperature", "scale", "beta", "eta", "top_p", "top_k")
+NUMBERS = ("temperature", "scale")
 """Columns of the method table that a case may set."""
+
+CONSTANTS = {
+    "beta": (streams, "CONTRAST"),
+    "eta": (streams, "PERSISTENCE"),
+    "top_p": (streams, "TOP_P"),
+    "top_k": (superposition, "NUM_KEPT"),
+}
+"""Constants of methods that a case may set, by their keys in the case."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +102,24 @@ def check_case(folder: Path) -> dict[str, Any]:
     for entry in case["runs"]:
         run = Run(engine, method, layout.reorder(entry["order"]), case.get("steps", 0), content_free)
         recorded = load_file(folder / entry["file"])
-        for name, difference in compare(*compute_outputs(run), recorded).items():
+        with constants_of(case):
+            outputs, optional = compute_outputs(run)
+        for name, difference in compare(outputs, optional, recorded).items():
             differences.append(difference)
             if not difference <= tolerance(name, recorded[name]):  # also if it is NaN
                 failed.add(name)
     names = {"case": folder.name, "method": method.name, "tensors": len(differences)}
     beyond = ", ".join(sorted(failed)) or None
     return {**names, "max_difference": float(np.max(differences)), "failed": beyond}
+
+
+@contextmanager
+def constants_of(case: Mapping[str, Any]) -> Iterator[None]:
+    """Set the constants of methods to those of a case."""
+    with ExitStack() as stack:
+        for name in CONSTANTS.keys() & case.keys():
+            stack.enter_context(mock.patch.object(*CONSTANTS[name], case[name]))
+        yield
 
 
 def tolerance(name: str, recorded: NDArray[Any]) -> float:
@@ -178,8 +199,8 @@ def _streams(run: Run, ids: Sequence[int]) -> Arrays:
     """Return the distributions of each stream, computed alone, and the documents chosen for the tokens."""
     layout, steps = run.layout, len(ids)
     documents = [TokenLayout(layout.prefix, (document,), layout.suffix) for document in layout.documents]
-    streams = [TokenLayout(layout.prefix[:-1], (layout.prefix[-1:],), layout.suffix), *documents]
-    logits = [run.prefill(stream.extend(ids[:-1]), VANILLA)[-steps:] for stream in streams]
+    prompts = [TokenLayout(layout.prefix[:-1], (layout.prefix[-1:],), layout.suffix), *documents]
+    logits = [run.prefill(stream.extend(ids[:-1]), VANILLA)[-steps:] for stream in prompts]
     logprobs = torch.stack(logits, dim=1).log_softmax(-1)  # (steps, 1 + D, V)
     options = passes.PassOptions(run.engine.patched_models, reserved_tokens=steps)
     row, _ = passes.prefill(layout, run.method, options)
@@ -190,9 +211,9 @@ def _streams(run: Run, ids: Sequence[int]) -> Arrays:
     chosen = [by_ids[choice] for choice in row.cache.choices if choice is not None]
     outputs: Arrays = {"stream_logprobs": logprobs.numpy()}
     if chosen:
-        entropies = torch.stack([truncated_entropies(each, run.method.top_p)[0][1:] for each in logprobs])
+        entropies = torch.stack([truncated_entropies(each, streams.TOP_P)[0][1:] for each in logprobs])
         for step, last in enumerate(chosen[:-1], start=1):
-            entropies[step, last] -= run.method.eta
+            entropies[step, last] -= streams.PERSISTENCE
         outputs |= {"entropy": entropies.numpy(), "chosen": np.array(chosen)}
     return outputs
 

@@ -21,12 +21,19 @@ MEASURED_LAYER = 1
 """Layer whose values decide which tokens are recomputed in all later ones; up to it, all are (CacheBlend)."""
 
 
+NUM_RECOMPUTED = 16
+"""Number of recomputed tokens at the start of each document, for `first` (LegoLink)."""
+
+SHARE_RECOMPUTED = 0.16
+"""Share of recomputed tokens among all document tokens, for `deviating` (CacheBlend)."""
+
+
 def tokens_to_recompute(plan: AttentionPlan) -> Tensor:
     """Return the physical indices of the document tokens that the second pass computes, ascending."""
-    layout, method = plan.layout, plan.method
+    layout = plan.layout
     spans = [range(one.start, one.stop) for one in map(layout.document_slice, range(layout.num_documents))]
-    if method.recomputed == "first":
-        spans = [span[: method.num_recomputed] for span in spans]
+    if plan.method.recomputed == "first":
+        spans = [span[:NUM_RECOMPUTED] for span in spans]
     return torch.tensor([token for span in spans for token in span])
 
 
@@ -41,7 +48,7 @@ def deviating_tokens(new: Tensor, cached: Tensor, plan: AttentionPlan, processes
     if processes > 1:  # each has its own heads
         torch.distributed.all_reduce(deviations)
     # Token ids resolve ties. The small number keeps a share of a count, such as 0.29 of 100, exact.
-    count = int(plan.method.share_recomputed * len(deviations) + 1e-9)
+    count = int(SHARE_RECOMPUTED * len(deviations) + 1e-9)
     by_ids = sorted(range(layout.num_documents), key=layout.documents.__getitem__)
     places = torch.cat([torch.arange(len(deviations))[_part(plan, document)] for document in by_ids])
     places = places.to(deviations.device)

@@ -13,6 +13,7 @@ from pine_engine.attention.arithmetic import attention_weights
 from pine_engine.attention.causal import CausalAttention, extend_in_parts
 from pine_engine.attention.kv_cache import LayerCache, new_layer
 from pine_engine.attention.strategy import KeysValues, PromptState, Strategy
+from pine_engine.methods.table import FIRST_SCALED_LAYER, MAX_RATIO, MIN_RATIO
 from pine_engine.network.parallel import gather_heads, num_processes
 from pine_engine.network.registration import LayerInput
 from pine_engine.network.rope import from_pairs
@@ -59,8 +60,8 @@ class RotatedAttention(Strategy):
 
     def _choose_ratios(self, inputs: LayerInput) -> Tensor:
         """Return the ratio of each key head, (G,), by the share of keys that stand out to the last token."""
-        num_kv_heads, method = len(inputs.key), self.method
-        if method.position_scale == "one" or inputs.layer < method.first_scaled_layer:
+        num_kv_heads = len(inputs.key)
+        if self.method.position_scale == "one" or inputs.layer < FIRST_SCALED_LAYER:
             return self.positions.new_ones(num_kv_heads)
         rope = self.rotations[inputs.layer].rope
         query, keys = (rope.to_pairs(part.to(self.positions)) for part in (inputs.query[:, -1:], inputs.key))
@@ -68,6 +69,7 @@ class RotatedAttention(Strategy):
         weights = attention_weights(query, keys, inputs.scoring, None)
         stands_out = weights > OUTLIER_FACTOR * weights.mean(-1, keepdim=True)
         counts, own = gather_heads(stands_out.view(num_kv_heads, -1).sum(-1), self.num_processes)
-        order = counts.argsort(descending=True, stable=True)
-        steps = (order if method.head_order == "released" else order.argsort()).to(self.positions)
-        return method.min_ratio + (method.max_ratio - method.min_ratio) * (steps / len(steps))[own]
+        # Head h gets the ratio whose index is entry h of the sorted heads, as in the released code. By the
+        # paper, the index is the rank of head h, which is the inverse.
+        steps = counts.argsort(descending=True, stable=True).to(self.positions)
+        return MIN_RATIO + (MAX_RATIO - MIN_RATIO) * (steps / len(steps))[own]

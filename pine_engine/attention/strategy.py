@@ -158,7 +158,7 @@ def misfit(method: Method, model: PatchedModel) -> str | None:
     if isinstance(model, StockModel):
         does_fit = method.fits("passes")
         return None if does_fit else f"{method.name} places documents, which does not fit {model.reason}"
-    if (method.rope_base != 1 or method.rope_bases) and (kind := scaled_rope(model.network.config)):
+    if method.rope_bases and (kind := scaled_rope(model.network.config)):
         return f"{method.name} changes the base of plain RoPE only, and the model has scaled RoPE ({kind})"
     return None
 

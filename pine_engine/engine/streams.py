@@ -18,7 +18,16 @@ from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS, MergeKind, Method
 from pine_engine.prompts.layout import TokenLayout
 
-Merge = Callable[[Tensor, Method, int | None], tuple[Tensor, int | None]]
+CONTRAST = 0.25
+"""Strength of the contrast to no document, beta of NBCE."""
+
+PERSISTENCE = 0.1
+"""Advantage of the document chosen for the token before, in nats, eta of NBCE."""
+
+TOP_P = 0.95
+"""Probability of the tokens that count for NBCE."""
+
+Merge = Callable[[Tensor, int | None], tuple[Tensor, int | None]]
 """Merging of logits (streams, V), the stream without a document first.
 
 Takes the document chosen for the token before, and returns scores (V,) and the chosen document.
@@ -49,7 +58,10 @@ def split_streams(layout: TokenLayout, method: Method) -> list[tuple[TokenLayout
     vanilla = METHODS["vanilla"]
     if method.splits_documents:
         return [(stream, vanilla) for stream in stream_layouts(layout)]
-    return [(layout, replace(vanilla, name=method.name, rope_base=base)) for base in method.rope_bases]
+    return [
+        (layout, replace(vanilla, name=method.name, rope_bases=(base,), requires="placement"))
+        for base in method.rope_bases
+    ]
 
 
 @dataclass
@@ -107,13 +119,13 @@ class MergedState(SequenceState):
 
         The last `num_answer_tokens` tokens choose the next token of the answer.
         """
-        method, merge = self.state.plan.method, MERGES[self.state.plan.method.merge or "mean"]
+        merge = MERGES[self.state.plan.method.merge or "mean"]
         by_token = logits.float().unbind(1)
         num_prompt_tokens = len(by_token) - num_answer_tokens
-        scores = [merge(each, method, None)[0] for each in by_token[:num_prompt_tokens]]
+        scores = [merge(each, None)[0] for each in by_token[:num_prompt_tokens]]
         for each in by_token[num_prompt_tokens:]:
             last = self.cache.choices[-1] if self.cache.choices else None
-            merged, choice = merge(each, method, last)
+            merged, choice = merge(each, last)
             self.cache.choices.append(choice)
             scores.append(merged)
         return torch.stack(scores)
@@ -132,36 +144,36 @@ def truncated_entropies(logprobs: Tensor, top_p: float) -> tuple[Tensor, Tensor]
     return entropies, is_kept
 
 
-def _least_entropy(logits: Tensor, method: Method, last: int | None) -> tuple[Tensor, int | None]:
+def _least_entropy(logits: Tensor, last: int | None) -> tuple[Tensor, int | None]:
     """Choose the document with the least entropy, and contrast it with the stream without a document."""
     logprobs = logits.log_softmax(-1)
-    entropies, is_kept = truncated_entropies(logprobs, method.top_p)
+    entropies, is_kept = truncated_entropies(logprobs, TOP_P)
     if last is not None:
-        entropies[1 + last] -= method.eta
+        entropies[1 + last] -= PERSISTENCE
     choice = int(entropies[1:].argmin())
     chosen, prior = logprobs[1 + choice], logprobs[0]
-    contrast = (1 + method.beta) * chosen - method.beta * prior
+    contrast = (1 + CONTRAST) * chosen - CONTRAST * prior
     scores = torch.where(is_kept[0], contrast, chosen)
     return scores.masked_fill(~is_kept[1 + choice], -torch.inf), choice
 
 
-def _mean(logits: Tensor, method: Method, last: int | None) -> tuple[Tensor, int | None]:
+def _mean(logits: Tensor, last: int | None) -> tuple[Tensor, int | None]:
     """Return the logarithm of the sum of probabilities, which differs from that of the mean by a constant."""
     return logits.log_softmax(-1)[1:].logsumexp(0), None
 
 
-def _naive_bayes(logits: Tensor, method: Method, last: int | None) -> tuple[Tensor, int | None]:
+def _naive_bayes(logits: Tensor, last: int | None) -> tuple[Tensor, int | None]:
     """Multiply all documents' probabilities; divide by the prior to the power of their number minus 1."""
     logprobs = logits.log_softmax(-1)
     return logprobs[1:].sum(0) - (len(logprobs) - 2) * logprobs[0], None
 
 
-def _weighted_logits(logits: Tensor, method: Method, last: int | None) -> tuple[Tensor, int | None]:
+def _weighted_logits(logits: Tensor, last: int | None) -> tuple[Tensor, int | None]:
     """Return the mean of the logits, weighted by a softmax over the largest logit of each stream."""
     return (logits.amax(-1).softmax(0)[:, None] * logits).sum(0), None
 
 
-def _weighted_probabilities(logits: Tensor, method: Method, last: int | None) -> tuple[Tensor, int | None]:
+def _weighted_probabilities(logits: Tensor, last: int | None) -> tuple[Tensor, int | None]:
     """Return the logarithm of the sum of probabilities, weighted by the largest one of each stream."""
     logprobs = logits.log_softmax(-1)
     return (logprobs + logprobs.amax(-1, keepdim=True)).logsumexp(0), None

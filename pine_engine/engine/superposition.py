@@ -17,6 +17,9 @@ from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.methods.plan import AttentionPlan
 from pine_engine.network.registration import LayerInput
 
+NUM_KEPT = 1
+"""Number of paths that task and answer attend to."""
+
 
 def path_scores(logits: Tensor, plan: AttentionPlan) -> list[float]:
     """Return the score of each path, in nats, from the logits (n, V) of a prompt that repeats the question.
@@ -46,7 +49,7 @@ def path_bias(scores: list[float], plan: AttentionPlan) -> tuple[float, ...]:
     It is the logarithm of the softmax of scores divided by the temperature, less that of the best path.
     """
     best_first = best_paths(scores, plan)
-    best, kept = scores[best_first[0]], best_first[: plan.method.top_k]
+    best, kept = scores[best_first[0]], best_first[:NUM_KEPT]
     differences = ((score - best) / plan.method.temperature for score in scores)
     return tuple(one if path in kept else -math.inf for path, one in enumerate(differences))
 

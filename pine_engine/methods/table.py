@@ -55,7 +55,7 @@ KeyWeighting = Literal["nothing", "documents", "documents_and_prefix", "adaptive
 
 - `documents`, `documents_and_prefix`: by 1/k, where k is the number of documents.
 - `adaptive`: documents together, by their temperature and scale (APE).
-- `saliency`: the `top_k` documents by their likelihood with the question, at a temperature; no others.
+- `saliency`: the best documents by their likelihood with the question, at a temperature; no others.
 - `calibrated`: by their attention beyond a dummy's in their place, at a temperature, in the last layers.
 """
 
@@ -85,14 +85,13 @@ MergeKind = Literal["least_entropy", "mean", "naive_bayes", "logits", "probabili
 """
 
 PositionScale = Literal["one", "per_head"]
-"""Ratio that divides the positions of queries and keys; `per_head`: between two numbers (Ms-PoE)."""
+"""Ratio that divides the positions of queries and keys; `per_head`: from MIN_RATIO to MAX_RATIO (Ms-PoE)."""
 
-HeadOrder = Literal["released", "inverse"]
-"""Assignment of the ratios to heads, sorted by the share of keys that stand out, the largest share first.
+MIN_RATIO, MAX_RATIO = 1.2, 1.8
+"""Smallest ratio per head, and the limit that no ratio reaches."""
 
-- `released`: head h gets the ratio whose index is entry h of the sorted heads, as in the released code.
-- `inverse`: the head with the largest share gets the smallest ratio.
-"""
+FIRST_SCALED_LAYER = 2
+"""First layer whose positions are divided by a ratio per head."""
 
 RecomputedKind = Literal["nothing", "first", "deviating"]
 """Document tokens that are recomputed at vanilla's positions: none, the first ones, or those that differ.
@@ -120,31 +119,21 @@ class Method:
         description: One sentence for users.
         cost: Computation compared with vanilla, in words.
         source: Paper and code that define the method.
+        requires: Need of the method, which decides the models that run it.
         role: Method of the paper, other method, variant or control.
         key_weighting: Keys that the suffix weights.
         temperature: Temperature of the documents' scores, for weighting by scores.
         scale: Factor of the documents' joint score, for adaptive weighting.
-        top_k: Number of documents that are kept, for saliency.
         question: Place of the question.
         sorting: Order of the documents, for rotated positions.
         recomputed: Document tokens that are recomputed after the documents were prefilled alone.
-        num_recomputed: Number of recomputed tokens of each document, for `first`.
-        share_recomputed: Share of recomputed tokens among all document tokens, for `deviating`.
         importance: Reduction of attention to importance, for ranked positions.
         position_scale: Ratio that divides the positions.
-        min_ratio: Smallest ratio, for a ratio per head.
-        max_ratio: Upper limit of the ratios, which no head reaches.
-        first_scaled_layer: First layer whose positions are divided.
-        head_order: Assignment of the ratios to heads.
         score: Score by which the documents are reordered before the run; None for the input order.
         arrangement: Places of the documents by score.
         rounds: Number of times that scores are computed and documents reordered.
-        rope_base: Factor of the model's RoPE base.
-        rope_bases: Factors of the model's RoPE base of streams that have all documents.
+        rope_bases: Factors of the model's RoPE base: of the only run, or of streams that have all documents.
         merge: Merging of streams, which have one document each unless there are rope_bases; None for one run.
-        beta: Strength of the contrast to no document, for `least_entropy`.
-        eta: Advantage of the document chosen for the token before, in nats, for `least_entropy`.
-        top_p: Probability of the tokens that count, for `least_entropy`.
         is_default: True if the method is compared by default.
         in_tutorial: True if the tutorial explains the method.
     """
@@ -156,37 +145,41 @@ class Method:
     description: str
     cost: str
     source: str
+    requires: Requirement
     role: Role = "method"
     key_weighting: KeyWeighting = "nothing"
     temperature: float = 1.0
     scale: float = 1.0
-    top_k: int = 1
     question: QuestionPlace = "once"
     sorting: Sorting = "lexical"
     recomputed: RecomputedKind = "nothing"
-    num_recomputed: int = 16
-    share_recomputed: float = 0.16
     importance: ImportanceKind = "mean"
     position_scale: PositionScale = "one"
-    min_ratio: float = 1.2
-    max_ratio: float = 1.8
-    first_scaled_layer: int = 2
-    head_order: HeadOrder = "released"
     score: ScoreKind | None = None
     arrangement: Arrangement = "best_last"
     rounds: int = 1
-    rope_base: float = 1.0
     rope_bases: tuple[float, ...] = ()
     merge: MergeKind | None = None
-    beta: float = 0.25
-    eta: float = 0.1
-    top_p: float = 0.95
     is_default: bool = False
     in_tutorial: bool = False
 
     def __post_init__(self) -> None:
-        """Convert a list of rope_bases to a tuple."""
+        """Convert a list of rope_bases to a tuple.
+
+        Raises:
+            InputError: Passes or texts are said to suffice, but attention or positions are not vanilla's.
+        """
         object.__setattr__(self, "rope_bases", tuple(self.rope_bases))
+        if self.requires != "placement" and not self.splits_documents and not self._is_vanilla:
+            message = f"{self.name} changes attention or positions: got requires {self.requires!r}, expected"
+            raise InputError(f"{message} 'placement'", field="requires")
+
+    @property
+    def _is_vanilla(self) -> bool:
+        """True if each forward pass is one of the model as it is."""
+        has_weights = self.key_weighting != "nothing" or self.question != "once"
+        has_positions = self.is_rotated or self.recomputed != "nothing" or bool(self.rope_bases)
+        return self.mask == "causal" and self.positions == "input" and not (has_weights or has_positions)
 
     @property
     def is_order_invariant(self) -> bool:
@@ -216,16 +209,6 @@ class Method:
         """True if each stream has one document."""
         return self.merge is not None and not self.rope_bases
 
-    @property
-    def requires(self) -> Requirement:
-        """Need of the method: forward passes suffice if each is vanilla's, texts if there is a single one."""
-        is_vanilla = self.mask == "causal" and self.positions == "input" and not self.rope_bases
-        is_vanilla &= self.key_weighting == "nothing" and self.question == "once" and not self.is_rotated
-        if is_vanilla and self.merge is None and self.score in (None, "content"):
-            return "texts"
-        scores_by_logits = self.score in (None, "content", "likelihood")
-        return "passes" if (is_vanilla or self.splits_documents) and scores_by_logits else "placement"
-
     def fits(self, requirement: Requirement) -> bool:
         """Check whether the method runs where this requirement is met, and no larger one.
 
@@ -234,6 +217,11 @@ class Method:
         """
         needs = get_args(Requirement)
         return needs.index(self.requires) >= needs.index(requirement)
+
+    @property
+    def rope_base(self) -> float:
+        """Factor of the model's RoPE base of a method that does not merge streams."""
+        return self.rope_bases[0] if self.rope_bases and not self.merge else 1.0
 
     @property
     def is_rotated(self) -> bool:
@@ -270,11 +258,9 @@ class Method:
         """Columns that affect the prefill of documents; methods with equal ones differ in the suffix only."""
         positions: PositionKind = "shared" if self.positions == "shared_right" else self.positions
         first_pass = self.score, self.arrangement, self.rounds, self.merge
-        ratios = self.position_scale, self.min_ratio, self.max_ratio, self.first_scaled_layer, self.head_order
-        bases = self.rope_base, self.rope_bases
-        again = self.recomputed, self.num_recomputed, self.share_recomputed
-        columns = self.mask, positions, self.sorting, self.importance
-        return *columns, *first_pass, *ratios, *bases, *again
+        bases = self.rope_base, self.rope_bases if self.merge else ()
+        columns = self.mask, positions, self.sorting, self.importance, self.position_scale, self.recomputed
+        return *columns, *first_pass, *bases
 
 
 _TABLE = tomllib.loads(Path(__file__).with_name("methods.toml").read_text(encoding="utf-8"))["method"]

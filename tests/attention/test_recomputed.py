@@ -1,7 +1,6 @@
 """Reused caches of documents: brute force with an explicit set of recomputed tokens, and the limits."""
 
 import sys
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pine_engine import METHODS, Engine, InputError, Method, PrefixCache, TokenLayout, TokenRange, TraceConfig
+from pine_engine.attention import recomputed
 from pine_engine.attention.recomputed import deviating_tokens
 from pine_engine.methods.plan import build_plan
 from tests.support.errors import has_field
@@ -19,8 +19,6 @@ LAYOUT = TokenLayout((5, 9, 60), ((31, 32, 33, 34), (21, 22), (41, 42, 43, 44, 4
 NO_PREFIX = TokenLayout((), LAYOUT.documents, LAYOUT.suffix)
 OPTIONS: dict[str, Any] = {"max_new_tokens": 4, "stop_at_eos": False, "return_logits": True}
 KV_REUSE, LEGOLINK, CACHEBLEND = (METHODS[name] for name in ("kv_reuse", "legolink", "cacheblend"))
-FIRST_TWO = replace(LEGOLINK, num_recomputed=2)
-A_THIRD = replace(CACHEBLEND, share_recomputed=0.34)  # 3 of 11 tokens
 ROUNDING = 1e-6
 """Returned logits are float32."""
 
@@ -28,6 +26,13 @@ ROUNDING = 1e-6
 @pytest.fixture(scope="module")
 def model(tiny_llama: TinyLlama) -> Any:
     return exact_llama(tiny_llama, layers=4)
+
+
+@pytest.fixture(autouse=True)
+def few_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recompute fewer tokens than the short documents have."""
+    monkeypatch.setattr(recomputed, "NUM_RECOMPUTED", 2)
+    monkeypatch.setattr(recomputed, "SHARE_RECOMPUTED", 0.34)  # 3 of 11 tokens
 
 
 def brute_force(model: Any, layout: TokenLayout, method: Method) -> tuple[Tensor, list[int]]:
@@ -40,9 +45,9 @@ def brute_force(model: Any, layout: TokenLayout, method: Method) -> tuple[Tensor
     spans = [layout.document_slice(document) for document in range(layout.num_documents)]
     start_of = {j: span.start for span in spans for j in range(span.start, span.stop)}
     again = len(documents)  # distance from a document token to its copy
-    recomputed = {
+    again_computed = {
         "nothing": [],
-        "first": [j for j in documents if j - start_of[j] < method.num_recomputed],
+        "first": [j for j in documents if j - start_of[j] < recomputed.NUM_RECOMPUTED],
         "deviating": list(documents),
     }[method.recomputed]
     ids = [*layout.ids[:end], *layout.ids[prefix:]]
@@ -57,11 +62,11 @@ def brute_force(model: Any, layout: TokenLayout, method: Method) -> tuple[Tensor
             return own[row], {j: j for j in range(alone)} | own
         place = row - again  # in the prompt
         seen = {j: j for j in range(min(place + 1, prefix))}
-        seen |= {j + again if j in recomputed else j: j for j in documents if j <= place}
+        seen |= {j + again if j in again_computed else j: j for j in documents if j <= place}
         return place, seen | {j + again: j for j in range(end, place + 1)}
 
     def mix(module: Any, query: Tensor, key: Tensor, value: Tensor, scaling: float, softcap: Any) -> Tensor:
-        nonlocal recomputed
+        nonlocal again_computed
         cos, sin = model.model.rotary_emb(query, torch.arange(total)[None])
         rotate = sys.modules[type(module).__module__].apply_rotary_pos_emb
         group, output = len(query) // len(key), torch.zeros_like(query)
@@ -76,56 +81,57 @@ def brute_force(model: Any, layout: TokenLayout, method: Method) -> tuple[Tensor
                 output[head, row] = scores.softmax(-1) @ value[head // group, list(seen)]
         if method.recomputed == "deviating" and module.layer_idx == 1:
             changes = (value[:, end : end + again] - value[:, prefix:end]).square().sum((0, 2))
-            count = int(method.share_recomputed * again)
-            recomputed = sorted(prefix + int(place) for place in changes.argsort(descending=True)[:count])
+            count = int(recomputed.SHARE_RECOMPUTED * again)
+            again_computed = sorted(prefix + int(place) for place in changes.argsort(descending=True)[:count])
         return output
 
     tokens = torch.tensor([ids])
     with mixed_by(model, mix), torch.inference_mode():
         logits: Tensor = model(tokens, position_ids=torch.zeros_like(tokens), use_cache=False).logits[0]
-    return logits[end + again :], recomputed
+    return logits[end + again :], again_computed
 
 
 @pytest.mark.parametrize("layout", [LAYOUT, NO_PREFIX], ids=["prefix", "no prefix"])
-@pytest.mark.parametrize("method", [KV_REUSE, FIRST_TWO, A_THIRD], ids=lambda one: one.name)
+@pytest.mark.parametrize("method", [KV_REUSE, LEGOLINK, CACHEBLEND], ids=lambda one: one.name)
 def test_logits_agree_with_brute_force(model: Any, method: Method, layout: TokenLayout) -> None:
     result = Engine(model).run(layout, methods=method, **OPTIONS)
     longer = layout.extend(result.answers[method.name].token_ids[:-1])
-    expected, recomputed = brute_force(model, longer, method)
+    expected, again_computed = brute_force(model, longer, method)
     found = result.logits[method.name].double()
     torch.testing.assert_close(found, expected, rtol=0, atol=ROUNDING)
-    assert len(recomputed) == {"nothing": 0, "first": 6, "deviating": 3}[method.recomputed]
+    assert len(again_computed) == {"nothing": 0, "first": 6, "deviating": 3}[method.recomputed]
 
 
 def test_scores_with_a_softcap_agree_with_brute_force() -> None:
     gemma: Any = make("gemma2", torch.float64, head_dim=8, attn_logit_softcapping=2.0)
-    found = Engine(gemma).run(LAYOUT, methods=FIRST_TWO, **OPTIONS | {"max_new_tokens": 0})
-    expected = brute_force(gemma, LAYOUT, FIRST_TWO)[0]
+    found = Engine(gemma).run(LAYOUT, methods=LEGOLINK, **OPTIONS | {"max_new_tokens": 0})
+    expected = brute_force(gemma, LAYOUT, LEGOLINK)[0]
     torch.testing.assert_close(found.logits[LEGOLINK.name].double(), expected, rtol=0, atol=2e-5)
 
 
-@pytest.mark.parametrize(
-    "method", [LEGOLINK, replace(CACHEBLEND, share_recomputed=1.0)], ids=["legolink", "cacheblend"]
-)
-def test_everything_recomputed_is_vanilla(model: Any, method: Method) -> None:
-    """LegoLink reads the first 16 tokens again, more than each document has."""
+@pytest.mark.parametrize("method", [LEGOLINK, CACHEBLEND], ids=lambda one: one.name)
+def test_everything_recomputed_is_vanilla(
+    model: Any, method: Method, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixteen tokens are more than each document has."""
+    monkeypatch.setattr(recomputed, "NUM_RECOMPUTED", 16)
+    monkeypatch.setattr(recomputed, "SHARE_RECOMPUTED", 1.0)
     logits = Engine(model).run(LAYOUT, methods=["vanilla", method], **OPTIONS).logits
     torch.testing.assert_close(logits[method.name], logits["vanilla"], rtol=0, atol=ROUNDING)
 
 
-def test_first_token_of_each_document_matters_less_than_all(model: Any) -> None:
-    engine = Engine(model)
-    logits = {
-        count: engine.run(LAYOUT, methods=replace(LEGOLINK, num_recomputed=count), **OPTIONS).logits[
-            "legolink"
-        ]
-        for count in (1, 4, 5)
-    }
+def test_first_token_of_each_document_matters_less_than_all(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, logits = Engine(model), {}
+    for count in (1, 4, 5):
+        monkeypatch.setattr(recomputed, "NUM_RECOMPUTED", count)
+        logits[count] = engine.run(LAYOUT, methods=LEGOLINK, **OPTIONS).logits["legolink"]
     changes = [float((logits[5] - logits[count])[2].abs().max()) for count in (1, 4)]
     assert changes[0] > 1e-3 < changes[1]
 
 
-@pytest.mark.parametrize("method", [KV_REUSE, FIRST_TWO, A_THIRD], ids=lambda one: one.name)
+@pytest.mark.parametrize("method", [KV_REUSE, LEGOLINK, CACHEBLEND], ids=lambda one: one.name)
 def test_cached_documents_give_the_same_logits(model: Any, method: Method) -> None:
     engine, cache = Engine(model), PrefixCache()
     other = TokenLayout(LAYOUT.prefix, LAYOUT.documents, (61, 62))
@@ -135,7 +141,7 @@ def test_cached_documents_give_the_same_logits(model: Any, method: Method) -> No
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("method", [FIRST_TWO, A_THIRD], ids=lambda one: one.name)
+@pytest.mark.parametrize("method", [LEGOLINK, CACHEBLEND], ids=lambda one: one.name)
 def test_trace_sums_to_one_and_tokens_are_refused(model: Any, method: Method) -> None:
     engine = Engine(model)
     trace = engine.run(LAYOUT, methods=method, trace=True, **OPTIONS).traces[method.name]
@@ -146,8 +152,9 @@ def test_trace_sums_to_one_and_tokens_are_refused(model: Any, method: Method) ->
         engine.run(LAYOUT, methods=method, trace=TraceConfig((TokenRange(0, 0, 0, 3),)))
 
 
-def test_token_ids_resolve_ties() -> None:
-    plan = build_plan(replace(CACHEBLEND, share_recomputed=0.3), LAYOUT)
+def test_token_ids_resolve_ties(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recomputed, "SHARE_RECOMPUTED", 0.3)
+    plan = build_plan(CACHEBLEND, LAYOUT)
     cached, new = torch.zeros(1, 11, 2), torch.ones(1, 11, 2)
     assert deviating_tokens(new, cached, plan, 1).tolist() == [0, 4, 5]  # documents 21 .. and 31 ..
     new[0, 8] = 3

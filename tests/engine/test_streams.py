@@ -10,7 +10,7 @@ import torch
 
 from pine_engine import METHODS, Engine, InputError, Method, ModelError, PrefixCache, TokenLayout
 from pine_engine.attention.state import SequenceState
-from pine_engine.engine import passes
+from pine_engine.engine import passes, streams
 from pine_engine.engine.streams import MERGES, stream_layouts, truncated_entropies
 from tests.support.errors import has_field
 from tests.support.families import FAMILIES, TinyLlama, make
@@ -101,12 +101,13 @@ def test_scores_are_those_of_the_answer(engine: Engine, name: str) -> None:
     assert comparison.reference_logprob == pytest.approx(sum(answer.logprobs), abs=1e-5)
 
 
-def test_one_document_and_equal_streams() -> None:
+def test_one_document_and_equal_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "CONTRAST", 0.0)
+    monkeypatch.setattr(streams, "TOP_P", 1.0)
     logprobs = torch.tensor([[0.5, 0.3, 0.2], [0.6, 0.3, 0.1]]).log()  # logits up to a constant
     for name in STREAMS:
         merge = MERGES[METHODS[name].merge or "mean"]
-        plain = replace(METHODS[name], beta=0.0, top_p=1.0)
-        scores, _ = merge(logprobs, plain, None)
+        scores, _ = merge(logprobs, None)
         assert torch.allclose(scores, logprobs[1])  # with one document, all are that document's
     entropies, kept = truncated_entropies(logprobs, 0.55)
     assert kept.tolist() == [[True, True, False], [True, False, False]]
@@ -133,7 +134,7 @@ def test_trace_is_the_mean_over_the_streams(engine: Engine) -> None:
 
 
 def with_base(factor: float) -> Method:
-    return replace(METHODS["vanilla"], name="own", rope_base=factor)
+    return replace(METHODS["vanilla"], name="own", rope_bases=(factor,), requires="placement")
 
 
 @pytest.mark.parametrize("name", BUCKETS)

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pine_engine import METHODS, Engine, InputError, PrefixCache, TokenLayout
-from pine_engine.engine import passes
+from pine_engine import METHODS, Engine, InputError, Method, PrefixCache, TokenLayout
+from pine_engine.engine import passes, superposition
 from pine_engine.engine.superposition import best_paths, path_bias, path_scores
 from pine_engine.methods.plan import build_plan
 from tests.support.errors import has_field
@@ -25,10 +25,16 @@ NO_PREFIX = TokenLayout((), LAYOUT.documents, LAYOUT.suffix, 2)
 NO_QUESTION = TokenLayout(LAYOUT.prefix, ((31,), *LAYOUT.documents[1:]), (54, 55), 2)
 METHOD = METHODS["superposition"]
 NAME = METHOD.name
-TWO_KEPT = replace(METHOD, top_k=2, temperature=0.5)
 OPTIONS: dict[str, Any] = {"max_new_tokens": 3, "stop_at_eos": False, "return_logits": True}
 ROUNDING = 2e-5
 """Relative to the largest logit; angles are float32 in float64 models too."""
+
+
+@pytest.fixture(params=[1, 2], ids=["one", "two"])
+def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Method:
+    """The method with one kept path, or two of similar weights."""
+    monkeypatch.setattr(superposition, "NUM_KEPT", request.param)
+    return METHOD if request.param == 1 else replace(METHOD, temperature=0.5)
 
 
 def brute_force(model: Any, layout: TokenLayout, bias: list[float]) -> Tensor:
@@ -86,7 +92,8 @@ def scores_of(logits: Tensor, layout: TokenLayout) -> list[float]:
 
 def bias_of(scores: list[float], layout: TokenLayout, method: Any) -> list[float]:
     weights = torch.tensor(scores, dtype=torch.float64).div(method.temperature).log_softmax(0).tolist()
-    kept = sorted(range(len(scores)), key=lambda d: (-scores[d], layout.documents[d]))[: method.top_k]
+    best_first = sorted(range(len(scores)), key=lambda d: (-scores[d], layout.documents[d]))
+    kept = best_first[: superposition.NUM_KEPT]
     return [weights[d] - max(weights) if d in kept else -math.inf for d in range(len(scores))]
 
 
@@ -112,14 +119,14 @@ WHOLE_POSITIONS = ("gptj", "codegen")
 @pytest.mark.parametrize(
     "name", by_tier(name for name in FAMILIES if not name.startswith(("longrope", *WHOLE_POSITIONS)))
 )
-def test_families_agree_with_brute_force(name: str) -> None:
+@pytest.mark.parametrize("method", [2], indirect=True)
+def test_families_agree_with_brute_force(name: str, method: Method) -> None:
     family = FAMILIES[name]
-    check(make(family.kind, torch.float64, **family.options), LAYOUT, TWO_KEPT)
+    check(make(family.kind, torch.float64, **family.options), LAYOUT, method)
 
 
 @pytest.mark.parametrize("layout", [LAYOUT, NO_PREFIX, NO_QUESTION], ids=["all", "no prefix", "no question"])
-@pytest.mark.parametrize("method", [METHOD, TWO_KEPT], ids=["one", "two"])
-def test_prefill_agrees_with_brute_force(tiny_llama: TinyLlama, layout: TokenLayout, method: Any) -> None:
+def test_prefill_agrees_with_brute_force(tiny_llama: TinyLlama, layout: TokenLayout, method: Method) -> None:
     check(tiny_llama(dtype=torch.float64), layout, method)
 
 
@@ -153,9 +160,9 @@ def test_token_ids_resolve_ties() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "dtype"), [(METHOD, torch.bfloat16), (TWO_KEPT, torch.float32)], ids=["one", "two"]
+    ("method", "dtype"), [(1, torch.bfloat16), (2, torch.float32)], indirect=["method"], ids=["one", "two"]
 )
-def test_all_orders_are_bitwise_identical(tiny_llama: TinyLlama, dtype: torch.dtype, method: Any) -> None:
+def test_all_orders_are_bitwise_identical(tiny_llama: TinyLlama, dtype: torch.dtype, method: Method) -> None:
     engine = Engine(tiny_llama(dtype=dtype))
     documents = ((21, 22, 23), (21, 22), (21, 22), (31, 32, 33, 34))
     layout = TokenLayout(LAYOUT.prefix, documents, LAYOUT.suffix, 2)

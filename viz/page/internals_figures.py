@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 import pine_engine as pine
 import viz
-from pine_engine.methods.table import TUTORIAL_METHODS
+from pine_engine.methods.table import FIRST_SCALED_LAYER, MAX_RATIO, MIN_RATIO, TUTORIAL_METHODS
 from viz.cards.compare import answers_picture
 from viz.cards.tutorial import CONTENT, paragraphs
 from viz.drawing.identity import order_name
@@ -182,8 +182,8 @@ def draw_positions(run: Run, selection: Selection) -> TabContent:
         remark, row = "", pine.METHODS[method]
         if row.position_scale == "per_head":
             remark = notice(
-                f"{label}: positions before the division. From layer {row.first_scaled_layer} on, each head "
-                f"divides positions by its ratio, from {row.min_ratio:g} to less than {row.max_ratio:g}."
+                f"{label}: positions before the division. From layer {FIRST_SCALED_LAYER} on, each head "
+                f"divides positions by its ratio, from {MIN_RATIO:g} to less than {MAX_RATIO:g}."
             )
         elif trace.suffix_importance is None:
             ranked = ranked_trace(run)
