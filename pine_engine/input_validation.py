@@ -126,3 +126,18 @@ class Registry(dict[str, Entry]):
             if (entry := self.get(known)) is not None:
                 return entry
         raise UnknownNameError(self.kind, name, self)
+
+
+def check_api_key(key: str, label: str) -> None:
+    """Raise InputError, which does not repeat the key, for a key that no HTTP header can contain.
+
+    Args:
+        key: API key.
+        label: Name of the option or variable of the key.
+    """
+    if key.isascii() and key.isprintable() and key == key.strip():
+        return
+    problem = "got a space, a line break or a character outside of ASCII that no HTTP header can contain"
+    raise InputError(
+        f"invalid {label}: {problem}, expected printable ASCII. Copy the key again.", field=label
+    )

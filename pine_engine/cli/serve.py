@@ -18,6 +18,7 @@ from pine_engine.cli.options import (
 )
 from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError, import_extra
+from pine_engine.input_validation import check_api_key
 from pine_engine.prompts.chat_templates import parse_kwargs
 from pine_engine.prompts.row_files import read_text
 
@@ -66,6 +67,8 @@ def serve(
     keys = tuple(split_names(api_keys) or ())
     if api_keys is not None and not keys:
         raise InputError("api_keys is empty: give one or more keys, or no option", field="api_keys")
+    for key in keys:
+        check_api_key(key, "api_keys")
     template = None if chat_template is None else read_text(chat_template)
     from pine_engine.server.app import (
         LOCAL_NAMES,

@@ -17,6 +17,7 @@ from pine_engine.endpoint.sending import Outcome, Sending
 from pine_engine.endpoint.text_layout import TextTokenizer, as_text, harmless
 from pine_engine.engine.reordering import FirstPass, reorder_documents
 from pine_engine.errors import EndpointError, InputError, import_extra
+from pine_engine.input_validation import check_api_key
 from pine_engine.methods.table import METHODS, Method, Requirement, default_methods, get_methods
 from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.layout import TokenLayout, tokenize, tokenize_text
@@ -92,7 +93,7 @@ class Endpoint:
 
         Raises:
             InputError: For an address that is not one of the web, or that contains a password or a query; for
-                a field that no request can lack.
+                a field that no request can lack; for a key that no HTTP header can contain.
         """
         self._openai: Any = import_extra("openai", "openai")
         import httpx2  # a dependency of openai
@@ -110,6 +111,7 @@ class Endpoint:
         if removed := [name for name in REQUIRED if extra_body and name in extra_body]:
             message = f"invalid extra body: {removed[0]} is the field of a request that is measured"
             raise InputError(f"{message}. Remove it from the extra body.", field="extra_body")
+        check_api_key(api_key or "", "OPENAI_API_KEY")
         self._url = url.rstrip("/")
         self.model_ref = model_ref or self._url
         self.model_name = model

@@ -326,6 +326,15 @@ def test_invalid_address_is_refused(url: str) -> None:
     assert raised.value.field == "endpoint"
 
 
+@pytest.mark.parametrize(
+    "key", ["secret\n", " secret", "sec\x00ret", "sécret", "\u200bsecret", "sec\ud800ret"]
+)
+def test_key_that_no_header_contains_is_refused(key: str) -> None:
+    with pytest.raises(InputError) as raised:
+        Endpoint("http://h/v1", "m", api_key=key)
+    assert raised.value.field == "OPENAI_API_KEY" and key not in str(raised.value)
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_only_methods_of_texts_run(name: str) -> None:
     if name in ("vanilla", "reorder_content"):

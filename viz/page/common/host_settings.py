@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
-from pine_engine.input_validation import describe
+from pine_engine.errors import InputError
+from pine_engine.input_validation import check_api_key, describe
 from pine_engine.models.dtypes import RequestedDtype
 from pine_engine.web.addresses import Network, is_host_name, is_host_pattern
 
@@ -185,6 +186,8 @@ class HostSettings(BaseSettings):
             raise ValueError("Set PINE_MODEL to the name of the model on the server")
         if endpoint and info.data.get("models"):
             raise ValueError("Remove PINE_MODELS: visitors use the model of the server")
+        if endpoint:
+            check_api_key(os.environ.get("OPENAI_API_KEY", ""), "OPENAI_API_KEY")
         return endpoint
 
     @field_validator("extra_body")
@@ -257,6 +260,9 @@ def read_settings(arguments: Sequence[str]) -> HostSettings:
             sys.exit(2)
     try:
         return CliApp.run(HostSettings, cli_args=list(arguments))
+    except InputError as error:
+        print(f"{error}"[:1].upper() + f"{error}"[1:], file=sys.stderr)
+        sys.exit(2)
     except ValidationError as error:
         first = error.errors()[0]
         name, problem = str(first["loc"][0]), first["msg"].removeprefix("Value error, ")

@@ -95,6 +95,11 @@ LARGE = ("max-active-runs", "max-prompt-tokens")
         (["--endpoint", "http://h/v1", "--model", "m", "--extra-body", "[]"], {}, "--extra-body"),
         (["--endpoint", "http://h/v1", "--model", "m", "--extra-body", "[" * 9_999], {}, "--extra-body"),
         ([], {"PINE_EXTRA_BODY": "{}"}, "PINE_ENDPOINT"),
+        (
+            [],
+            {"PINE_ENDPOINT": "http://h/v1", "PINE_MODEL": "m", "OPENAI_API_KEY": "secret\n"},
+            "OPENAI_API_KEY",
+        ),
     ],
     indirect=["set_variables"],
 )
