@@ -13,6 +13,7 @@ from viz.cards.tutorial import anchor, explanations_html
 from viz.page.answers.recordings import tutorial_recording
 from viz.page.answers.run import Run, Shown
 from viz.page.answers.workspace import Workspace, bind_choices, bind_workspace
+from viz.page.api.arguments import Host
 from viz.page.api.calls import add_api
 from viz.page.common.disk import Disk
 from viz.page.common.failures import notice
@@ -61,7 +62,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         disk = Disk(Path(page.GRADIO_CACHE), settings.max_disk_mb * 1e6)
         page.disk = disk
         reader = FileReader(sources.runs)
-        add_api(sources, settings, reader)  # first, so that no private event takes one of their names
+        add_api(Host(sources, settings, reader))  # first, so that no private event takes one of their names
         with gr.Row(elem_id="header"):
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
             model = gr.HTML(status_html(sources.main.status), elem_id="model-status", min_width=220)

@@ -14,11 +14,11 @@ def tabs() -> dict[str, Callable[..., Any]]:
     return {"Evaluate": add_tab}
 
 
-def api_calls() -> tuple[Callable[..., Any], ...]:
-    """Return functions that make an API call."""
-    from viz.lab.page.api import make_measure
+def api_calls() -> tuple[tuple[Callable[..., Any], Any], ...]:
+    """Return the functions of API calls, and the models of their arguments."""
+    from viz.lab.page.api import MeasureArguments, measure
 
-    return (make_measure,)
+    return ((measure, MeasureArguments),)
 
 
 def api_results() -> dict[str, Any]:

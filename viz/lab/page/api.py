@@ -2,12 +2,11 @@
 
 import json
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from pine_engine.lab.debias.table import measured_methods
 from pine_engine.lab.evaluation.estimates import estimate_tasks
@@ -18,12 +17,11 @@ from pine_engine.prompts.untrusted_json import ListInput
 from pine_engine.scheduling.runs import Job
 from viz.lab.page.data_sets import DataSet, check_rows, read_uploaded
 from viz.lab.page.evaluate_job import MeasureRequest, MeasureView, prepare_measure
-from viz.page.api.calls import answer_job, name_argument, select_methods
+from viz.page.api.arguments import NEW_TOKENS, TEMPLATE_KWARGS, Host, name_argument
+from viz.page.api.calls import answer_job
 from viz.page.api.result import ApiResult
 from viz.page.common.failures import explain
-from viz.page.common.host_settings import HostSettings
 from viz.page.files.reading_files import FileReader, without_progress
-from viz.page.jobs.sources import Sources
 
 USUAL_ORDERS = ("as-is", "reversed")  # default orders
 
@@ -35,50 +33,49 @@ class Measured(ApiResult):
     records: list[Record]
 
 
-def make_measure(
-    sources: Sources, settings: HostSettings, reader: FileReader
-) -> Callable[..., dict[str, Any]]:
-    """Return the API call for the models and limits of a page."""
+class MeasureArguments(BaseModel):
+    """Arguments of /measure."""
 
-    def measure(
-        rows: ListInput[dict[str, Any]],
-        methods: ListInput[str] | None = None,
-        orders: ListInput[str] | None = None,
-        max_new_tokens: int = 48,
-        chat_template_kwargs: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        """Evaluate a small dataset: scores, 95% confidence intervals and answer-change rates.
+    rows: ListInput[dict[str, Any]] = Field(
+        description='Examples of one task: {"question", "documents", "answers", "gold_index"?, "id"?, '
+        '"task"?}.'
+    )
+    methods: ListInput[str] | None = Field(
+        None,
+        description="Methods, also wrapped as permutation_full:vanilla. Default: vanilla, nia, pcw, pine.",
+    )
+    orders: ListInput[str] | None = Field(
+        None,
+        description="Any of as-is, reversed, gold-first, gold-last, gold-all, swapped, shuffled:S, all.",
+    )
+    max_new_tokens: int = Field(48, description=NEW_TOKENS)
+    chat_template_kwargs: dict[str, Any] | None = TEMPLATE_KWARGS
 
-        The default task of rows is retrieval_qa; the default orders are as-is and reversed.
 
-        Args:
-            rows: Examples of one task: {"question", "documents", "answers", "gold_index"?, "id"?, "task"?}.
-            methods: Methods, also wrapped as permutation_full:vanilla. Default: vanilla, nia, pcw, pine.
-            orders: Any of as-is, reversed, gold-first, gold-last, gold-all, swapped, shuffled:S, all.
-            max_new_tokens: Maximum number of new tokens.
-            chat_template_kwargs: Arguments of the chat template. Default: none.
+def measure(host: Host, request: MeasureArguments) -> dict[str, Any]:
+    """Evaluate a small dataset: scores, 95% confidence intervals and answer-change rates.
 
-        Returns:
-            A summary of all methods and orders, paired over the same examples, and every record.
-        """
-        data = _data_set(reader, rows)
-        with name_argument("methods"):
-            named = measured_methods(methods) if methods else select_methods(sources, None)
-            chosen = tuple(method.name for method in named)
-        request = MeasureRequest(
-            rows=data,
-            limit=len(data.examples),
-            methods=chosen,
-            orders=tuple(orders or USUAL_ORDERS),
-            generate=True,
-            logprobs=not settings.endpoint or bool(data.task.model),
-            max_new_tokens=max_new_tokens,
-            chat_template_kwargs=dump_kwargs(chat_template_kwargs),
-        )
-        run = {"request": request, "host": settings}
-        return answer_job(sources, Job("api measure", chosen, prepare_measure, run), measured, data.task.name)
+    The default task of rows is retrieval_qa; the default orders are as-is and reversed.
 
-    return measure
+    Returns:
+        A summary of all methods and orders, paired over the same examples, and every record.
+    """
+    data = _data_set(host.reader, request.rows)
+    with name_argument("methods"):
+        named = measured_methods(request.methods) if request.methods else host.select_methods(None)
+        chosen = tuple(method.name for method in named)
+    settings = MeasureRequest(
+        rows=data,
+        limit=len(data.examples),
+        methods=chosen,
+        orders=tuple(request.orders or USUAL_ORDERS),
+        generate=True,
+        logprobs=not host.settings.endpoint or bool(data.task.model),
+        max_new_tokens=request.max_new_tokens,
+        chat_template_kwargs=dump_kwargs(request.chat_template_kwargs),
+    )
+    job = Job("api measure", chosen, prepare_measure, {"request": settings, "host": host.settings})
+    return answer_job(host.sources, job, measured, data.task.name)
 
 
 def _data_set(reader: FileReader, rows: list[dict[str, Any]]) -> DataSet:

@@ -9,6 +9,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS
 from tests.support.running import sources_of
 from tests.support.widgets import built
+from viz.page.api.arguments import Host
 from viz.page.api.calls import add_api
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.files.reading_files import FileReader
@@ -23,7 +24,7 @@ def endpoint(sources: Sources, name: str) -> Callable[..., Any]:
 
     def build() -> GuardedBlocks:
         with GuardedBlocks(analytics_enabled=False) as page:
-            add_api(sources, DEFAULTS, FileReader(sources.runs))
+            add_api(Host(sources, DEFAULTS, FileReader(sources.runs)))
         assert isinstance(page, GuardedBlocks)
         return page
 
