@@ -40,8 +40,10 @@ from .invariance.position_sweep import (
     order_effects as order_effects,
     sweep_document as sweep_document,
 )
-from .lab.debias.debias import DebiasResult as DebiasResult, run_debias as run_debias
-from .lab.debias.table import DEBIASERS as DEBIASERS, plan_debias as plan_debias
+from .lab.debias.combining import DebiasResult as DebiasResult
+from .lab.debias.debias import run_debias as run_debias
+from .lab.debias.plan import plan_debias as plan_debias
+from .lab.debias.wrappers import DEBIASERS as DEBIASERS
 from .methods.plan import AttentionPlan as AttentionPlan, build_plan as build_plan
 from .methods.table import METHODS as METHODS, Method as Method, get_methods as get_methods
 from .prompts.layout import TokenLayout as TokenLayout

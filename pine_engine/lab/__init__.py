@@ -6,7 +6,8 @@ The core does not import this package. It asks for the names below (`pine_engine
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pine_engine.lab.debias.table import MeasuredMethod, Wrapper
+    from pine_engine.lab.debias.measured import MeasuredMethod
+    from pine_engine.lab.debias.wrappers import Wrapper
 
 SUBCOMMANDS = {
     **{name: f"pine_engine.lab.cli.{name}" for name in ("debias", "evaluate", "report", "molecules")},
@@ -18,14 +19,14 @@ SUBCOMMANDS = {
 
 def wrappers() -> "tuple[tuple[Wrapper, ...], str]":
     """Return the debiasing wrappers, and an explanation of their names."""
-    from pine_engine.lab.debias.table import DEBIASERS, NAMING
+    from pine_engine.lab.debias.wrappers import DEBIASERS, NAMING
 
     return tuple(DEBIASERS.values()), NAMING
 
 
 def find_measured(name: str) -> "MeasuredMethod | None":
     """Return a method with or without a wrapper, None for an unknown name."""
-    from pine_engine.lab.debias.table import find_measured
+    from pine_engine.lab.debias.measured import find_measured
 
     return find_measured(name)
 

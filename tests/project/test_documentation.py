@@ -25,7 +25,7 @@ from pine_engine.cli import main as cli
 from pine_engine.cli.methods import markdown_tables, markdown_types, write_into
 from pine_engine.errors import VERSIONS
 from pine_engine.lab.data.registry import PUBLIC_SETS
-from pine_engine.lab.debias.table import Wrapper
+from pine_engine.lab.debias.wrappers import Wrapper
 from tests.support.commands import Run
 from tests.support.environments import PACKAGE
 from tests.support.families import TinyLlama

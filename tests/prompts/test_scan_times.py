@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from pine_engine import TASKS, InputError
-from pine_engine.lab.debias.debias import named_label
+from pine_engine.lab.debias.combining import named_label
 from pine_engine.prompts.answer_words import contains_words
 from pine_engine.prompts.layout import tokenize_text
 from pine_engine.prompts.marked import MARK, split_documents

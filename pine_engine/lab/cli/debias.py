@@ -24,7 +24,7 @@ from pine_engine.prompts.request import read_requests
 
 if TYPE_CHECKING:
     from pine_engine.endpoint.client import Endpoint
-    from pine_engine.lab.debias.table import DebiasPlan
+    from pine_engine.lab.debias.plan import DebiasPlan
 
 
 def debias(

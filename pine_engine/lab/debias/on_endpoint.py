@@ -8,8 +8,10 @@ import torch
 from pine_engine.endpoint.client import Endpoint, TextRequest
 from pine_engine.endpoint.replies import Reply
 from pine_engine.errors import InputError
-from pine_engine.lab.debias.debias import DebiasResult, average_labels, count_votes, in_order
-from pine_engine.lab.debias.table import DEBIASERS, DebiasPlan, MeasuredMethod, Wrapper
+from pine_engine.lab.debias.combining import DebiasResult, average_labels, count_votes
+from pine_engine.lab.debias.measured import MeasuredMethod
+from pine_engine.lab.debias.plan import DebiasPlan, in_order
+from pine_engine.lab.debias.wrappers import DEBIASERS, Wrapper
 from pine_engine.methods.table import get_method
 
 

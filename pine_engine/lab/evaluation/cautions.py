@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from pine_engine.lab.debias.table import is_order_invariant, method_label
+from pine_engine.lab.debias.measured import is_order_invariant, method_label
 from pine_engine.lab.evaluation.document_orders import MAX_FOR_ALL
 from pine_engine.lab.evaluation.grid import METRICS, Grid
 from pine_engine.lab.evaluation.record import Record

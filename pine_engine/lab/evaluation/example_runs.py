@@ -19,8 +19,11 @@ from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import ActiveGeneration, prefill_progress, synchronize
 from pine_engine.errors import InputError
-from pine_engine.lab.debias.debias import mean_probability, num_continued
-from pine_engine.lab.debias.table import DEFAULT_BASE, MeasuredMethod, Steps, content_free_prompts
+from pine_engine.lab.debias.calibrated_tokens import num_continued
+from pine_engine.lab.debias.combining import mean_probability
+from pine_engine.lab.debias.measured import MeasuredMethod
+from pine_engine.lab.debias.plan import content_free_prompts
+from pine_engine.lab.debias.wrappers import DEFAULT_BASE, Steps
 from pine_engine.lab.evaluation.document_orders import DocumentOrder, arrange, in_slots, names_of
 from pine_engine.lab.evaluation.record import Key
 from pine_engine.lab.evaluation.settings import Settings

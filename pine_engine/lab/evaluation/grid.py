@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from pine_engine.endpoint.repeats import Repeats
-from pine_engine.lab.debias.table import method_rank
+from pine_engine.lab.debias.measured import method_rank
 from pine_engine.lab.evaluation import bootstrap, intervals
 from pine_engine.lab.evaluation.document_orders import is_random_order
 from pine_engine.lab.evaluation.intervals import Estimate, Flags, Floats

@@ -23,16 +23,11 @@ from pine_engine.engine.generation import (
 )
 from pine_engine.engine.likelihood import score_answers
 from pine_engine.errors import InputError, ModelError
-from pine_engine.lab.debias.debias import (
-    calibrated_prompt,
-    combine_labels,
-    log_mean,
-    most_voted,
-    route,
-    with_tie,
-)
+from pine_engine.lab.debias.calibrated_tokens import calibrated_prompt
+from pine_engine.lab.debias.combining import combine_labels, log_mean, most_voted, route, with_tie
 from pine_engine.lab.debias.estimators import Correction, Estimator, softmax
-from pine_engine.lab.debias.table import MeasuredMethod, is_learned_example
+from pine_engine.lab.debias.measured import MeasuredMethod
+from pine_engine.lab.debias.plan import is_learned_example
 from pine_engine.lab.evaluation.document_orders import AS_IS, DocumentOrder
 from pine_engine.lab.evaluation.example_runs import (
     BaseRun,

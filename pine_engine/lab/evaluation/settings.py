@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pine_engine.endpoint import ENDPOINT, is_greedy
 from pine_engine.errors import InputError
 from pine_engine.invariance.platform_facts import Platform, platform_of
-from pine_engine.lab.debias.table import MeasuredMethod, measured_methods
+from pine_engine.lab.debias.measured import MeasuredMethod, measured_methods
 from pine_engine.lab.evaluation.document_orders import AS_IS, check_orders, names_of
 from pine_engine.lab.evaluation.record import Key, rename_keys
 from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs

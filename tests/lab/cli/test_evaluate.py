@@ -17,7 +17,8 @@ from pine_engine.cli import output
 from pine_engine.engine import passes
 from pine_engine.lab.cli.report import STUDIES
 from pine_engine.lab.data.registry import PUBLIC_SETS
-from pine_engine.lab.debias.table import DEBIASERS, is_learned_example
+from pine_engine.lab.debias.plan import is_learned_example
+from pine_engine.lab.debias.wrappers import DEBIASERS
 from pine_engine.lab.evaluation import measure, shards
 from pine_engine.lab.evaluation.record import Key
 from pine_engine.lab.evaluation.run_files import read_records, read_run

@@ -16,8 +16,31 @@ from hypothesis import given, strategies as st
 
 from pine_engine import DEBIASERS, METHODS, Document, Engine, InputError, LabeledRequest, get_methods
 from pine_engine.engine.events import GenerationFinished, PrefillDone, RunFinished, TokenGenerated
-from pine_engine.lab.debias import debias, table
+from pine_engine.lab.debias.calibrated_tokens import CANDIDATES, calibrated_prompt
+from pine_engine.lab.debias.combining import (
+    DebiasResult,
+    average_labels,
+    combine_labels,
+    count_votes,
+    log_mean,
+    mean_probability,
+    most_voted,
+    named_label,
+    route,
+)
+from pine_engine.lab.debias.debias import run_debias
 from pine_engine.lab.debias.estimators import CalibrationCurve, MeanPrior, softmax
+from pine_engine.lab.debias.measured import (
+    NUM_MEASURED,
+    find_measured,
+    measured_method,
+    measured_methods,
+    method_label,
+    method_mark,
+    method_rank,
+)
+from pine_engine.lab.debias.plan import content_free_prompts, is_learned_example, learned_samples, plan_debias
+from pine_engine.lab.debias.wrappers import Steps
 from pine_engine.lab.evaluation.grid import make_grid
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.orders import document_orders, num_orders
@@ -50,19 +73,19 @@ def in_order(order: tuple[int, ...], **fields: Any) -> LabeledRequest:
     return changed(documents=[REQUEST.documents[index] for index in order], **fields)
 
 
-def run(engine: Engine, *requests: LabeledRequest, **options: Any) -> list[debias.DebiasResult]:
-    plan = table.plan_debias(requests or [REQUEST], **options)
-    return [event for event in debias.run_debias(engine, plan) if isinstance(event, debias.DebiasResult)]
+def run(engine: Engine, *requests: LabeledRequest, **options: Any) -> list[DebiasResult]:
+    plan = plan_debias(requests or [REQUEST], **options)
+    return [event for event in run_debias(engine, plan) if isinstance(event, DebiasResult)]
 
 
 @given(st.lists(st.floats(-60, 0), min_size=1, max_size=12), st.randoms(use_true_random=False))
 def test_log_mean_is_independent_of_order(logs: list[float], random: Any) -> None:
-    mean = debias.log_mean(logs)
+    mean = log_mean(logs)
     assert mean == pytest.approx(np.log(np.mean(np.exp(logs))), abs=1e-9)
     random.shuffle(logs)
-    assert debias.log_mean(logs) == mean
-    assert debias.log_mean([-np.inf, -np.inf]) == -np.inf and softmax([-900.0, 0.0]) == (0.0, 1.0)
-    assert debias.log_mean([-800.0, -801.0]) == pytest.approx(-800 + np.log((1 + np.exp(-1)) / 2))
+    assert log_mean(logs) == mean
+    assert log_mean([-np.inf, -np.inf]) == -np.inf and softmax([-900.0, 0.0]) == (0.0, 1.0)
+    assert log_mean([-800.0, -801.0]) == pytest.approx(-800 + np.log((1 + np.exp(-1)) / 2))
 
 
 @pytest.mark.parametrize(
@@ -71,33 +94,33 @@ def test_log_mean_is_independent_of_order(logs: list[float], random: Any) -> Non
 )
 def test_most_voted_lists_ties_in_ascending_order(votes: list[Any], winners: list[Any]) -> None:
     for one in itertools.permutations(votes):
-        assert debias.most_voted(one) == winners
+        assert most_voted(one) == winners
 
 
 def test_combined_labels_by_hand() -> None:
     """Average: document 1 has the second label first (0.4), then the first one (0.5)."""
     logs = np.log([(0.6, 0.4), (0.5, 0.5)]).tolist()
-    mean = debias.combine_labels(DEBIASERS["permutation_full"], logs, [(0, 1), (1, 0)])
+    mean = combine_labels(DEBIASERS["permutation_full"], logs, [(0, 1), (1, 0)])
     assert mean == pytest.approx(((0.6 + 0.5) / 2, (0.4 + 0.5) / 2))
     # Both runs name document 0: the mean. Both name the first label: a tie.
     agreed, tied = (np.log(runs).tolist() for runs in ([(0.6, 0.4), (0.3, 0.7)], [(0.6, 0.4), (0.7, 0.3)]))
     reconciled = [
-        debias.combine_labels(DEBIASERS["swap_reconcile"], runs, [(0, 1), (1, 0)]) for runs in (agreed, tied)
+        combine_labels(DEBIASERS["swap_reconcile"], runs, [(0, 1), (1, 0)]) for runs in (agreed, tied)
     ]
     assert reconciled == [pytest.approx((0.65, 0.35)), (0.5, 0.5)]
     prior = MeanPrior((0.8, 0.2))
-    divided = debias.combine_labels(DEBIASERS["pride"], np.log([(0.5, 0.5)]).tolist(), [(0, 1)], prior)
+    divided = combine_labels(DEBIASERS["pride"], np.log([(0.5, 0.5)]).tolist(), [(0, 1)], prior)
     assert divided == pytest.approx((0.2, 0.8), abs=1e-8)
     # Calibration: the labels have 0.6 and 0.4, and without content 0.75 and 0.25 in the mean.
     logprobs = np.log([[0.3, 0.2], [0.2, 0.02], [0.4, 0.18]])
-    calibrated = debias.combine_labels(DEBIASERS["calibration_labels"], logprobs.tolist(), [(0, 1)])
+    calibrated = combine_labels(DEBIASERS["calibration_labels"], logprobs.tolist(), [(0, 1)])
     assert calibrated == pytest.approx((0.6 / 0.75, 0.4 / 0.25))
 
 
-def choose(steps: table.Steps, *probabilities: list[float]) -> tuple[int, float]:
+def choose(steps: Steps, *probabilities: list[float]) -> tuple[int, float]:
     logits = torch.tensor(probabilities).double().log() + 3.0
     state: Any = SimpleNamespace()
-    prompt = debias.calibrated_prompt(0, "vanilla", [(state, row[None]) for row in logits], steps, 0.0)
+    prompt = calibrated_prompt(0, "vanilla", [(state, row[None]) for row in logits], steps, 0.0)
     assert len(prompt.rows) == (len(logits) if steps == "every" else 1)
     assert torch.equal(prompt.logits, logits)
     return prompt.choose(logits)
@@ -113,7 +136,7 @@ def test_chosen_token_by_hand() -> None:
     # Every: 0.5/0.45, 0.3/0.1 and 0.2/0.45.
     assert choose("every", own, *free)[0] == 1
     # 100 tokens have 0.01 among the candidates, token 7 less without content; 50 have almost nothing.
-    own = [0.0099] * debias.CANDIDATES + [0.0002] * 50
+    own = [0.0099] * CANDIDATES + [0.0002] * 50
     assert choose("first", own, [0.01] * 7 + [0.0099] + [0.01] * 92 + [1e-12] * 50)[0] == 7
 
 
@@ -125,14 +148,14 @@ def test_chosen_token_by_hand() -> None:
     ],
 )  # fmt: skip
 def test_named_label_is_in_brackets_or_first(text: str, place: int | None) -> None:
-    assert debias.named_label(text, ["A", "B"]) == place
+    assert named_label(text, ["A", "B"]) == place
 
 
 @pytest.mark.parametrize("wrapper", DEBIASERS)
 def test_run_debias_reports_each_prefill_and_each_result(engine: Engine, wrapper: str) -> None:
-    plan = table.plan_debias([fitting(wrapper)] * 3, wrapper=wrapper, samples=4, max_new_tokens=1)
-    kinds = Counter(type(event) for event in debias.run_debias(engine, plan))
-    assert (kinds[PrefillDone], kinds[debias.DebiasResult], kinds[RunFinished]) == (plan.num_prompts, 3, 0)
+    plan = plan_debias([fitting(wrapper)] * 3, wrapper=wrapper, samples=4, max_new_tokens=1)
+    kinds = Counter(type(event) for event in run_debias(engine, plan))
+    assert (kinds[PrefillDone], kinds[DebiasResult], kinds[RunFinished]) == (plan.num_prompts, 3, 0)
 
 
 def probabilities(engine: Engine, layout: TokenLayout, base: str) -> np.ndarray:
@@ -179,7 +202,7 @@ def test_swap_reconcile_is_a_tie_unless_both_orders_agree(engine: Engine, docume
 def test_pride_divides_by_the_prior_of_the_samples(engine: Engine) -> None:
     requests = [changed(question=question) for question in ("Why?", "Who?", "How?")]
     results = run(engine, *requests, wrapper="pride", seed=1)
-    (learned,) = table.learned_samples(3, 0.05, seed=1)
+    (learned,) = learned_samples(3, 0.05, seed=1)
     assert results[learned] == run(engine, requests[learned], wrapper="permutation_cyclic")[0]
     moved = [in_order(one, question=requests[learned].question) for one in document_orders(3, "cyclic")]
     observed = [label_probabilities(engine, request.prompt(engine), "vanilla") for request in moved]
@@ -194,7 +217,7 @@ def test_calibraeval_learns_a_curve_from_both_orders(engine: Engine) -> None:
     pair = fitting("calibraeval")
     requests = [pair.model_copy(update={"question": question}) for question in ("Why?", "Who?", "How?")]
     results = run(engine, *requests, wrapper="calibraeval", seed=1)
-    (index,) = table.learned_samples(3, 0.25, seed=1)
+    (index,) = learned_samples(3, 0.25, seed=1)
     learned = requests[index]
     assert results[index] == run(engine, learned, wrapper="permutation_full")[0]
 
@@ -213,7 +236,7 @@ def test_calibraeval_learns_a_curve_from_both_orders(engine: Engine) -> None:
 @pytest.mark.parametrize("base", ["vanilla", "pine"])
 @pytest.mark.parametrize("steps", ["first", "every"])
 def test_calibrated_answer_is_that_of_separate_steps(engine: Engine, base: str, steps: str) -> None:
-    prompts = REQUEST.prompt(engine), *table.content_free_prompts(engine, REQUEST)
+    prompts = REQUEST.prompt(engine), *content_free_prompts(engine, REQUEST)
     layouts = list(map(engine.tokenize, prompts))
     ids: list[int] = []
     for step in range(2):
@@ -224,22 +247,20 @@ def test_calibrated_answer_is_that_of_separate_steps(engine: Engine, base: str, 
             least = np.min(free, axis=0)
             scores = own - least / least.sum() if step == 0 else own
         ids.append(int(scores.argmax()))
-    plan = table.plan_debias(
-        [changed(labels=[])], wrapper=f"calibration_{steps}", base=base, max_new_tokens=2
-    )
-    events = list(debias.run_debias(engine, plan))
+    plan = plan_debias([changed(labels=[])], wrapper=f"calibration_{steps}", base=base, max_new_tokens=2)
+    events = list(run_debias(engine, plan))
     (answer,) = (event.answer for event in events if isinstance(event, GenerationFinished))
     texts = [event.text for event in events if isinstance(event, TokenGenerated)]
     assert (answer.token_ids, len(texts), events[-1]) == (
         tuple(ids),
         2,
-        debias.DebiasResult(texts[-1], {}, {}),
+        DebiasResult(texts[-1], {}, {}),
     )
 
 
 def test_routing_takes_the_confident_answer(engine: Engine) -> None:
-    assert [debias.route(pair, 0.2) for pair in ((0.5, 0.6), (0.5, 0.75), (0.5, 0.7), (0.9,))] == [0, 1, 1, 0]
-    assert debias.mean_probability([math.log(0.5), 0.0]) == 0.75 and debias.mean_probability([]) == 0
+    assert [route(pair, 0.2) for pair in ((0.5, 0.6), (0.5, 0.75), (0.5, 0.7), (0.9,))] == [0, 1, 1, 0]
+    assert mean_probability([math.log(0.5), 0.0]) == 0.75 and mean_probability([]) == 0
     layout = REQUEST.tokenize(engine)
     names = ("vanilla", "rotor")
     scores = engine.score(layout, REQUEST.labels, methods=names)
@@ -251,13 +272,13 @@ def test_routing_takes_the_confident_answer(engine: Engine) -> None:
         wrapper = replace(DEBIASERS["routing"], margin=margin)
         results = []
         for request in (REQUEST, text):
-            plan = table.plan_debias([request], wrapper="routing", base="rotor", max_new_tokens=4)
-            events = debias.run_debias(engine, replace(plan, wrapper=wrapper))
-            results += [event for event in events if isinstance(event, debias.DebiasResult)]
-        chosen = of_labels[debias.route(list(map(max, of_labels)), margin)]
+            plan = plan_debias([request], wrapper="routing", base="rotor", max_new_tokens=4)
+            events = run_debias(engine, replace(plan, wrapper=wrapper))
+            results += [event for event in events if isinstance(event, DebiasResult)]
+        chosen = of_labels[route(list(map(max, of_labels)), margin)]
         assert tuple(results[0].scores.values()) == pytest.approx(chosen, abs=ROUNDING)
         assert results[0].answer == "ABC"[int(np.argmax(chosen))]
-        assert results[1].answer == answers[names[debias.route(confidences, margin)]].text
+        assert results[1].answer == answers[names[route(confidences, margin)]].text
         assert (results[1].scores, sum(results[0].base_answers.values())) == ({}, 2)
 
 
@@ -281,12 +302,10 @@ def test_majority_counts_the_documents_that_answers_name(
         texts.append(text)
         return next(named)
 
-    monkeypatch.setattr(debias, "named_label", name)
+    monkeypatch.setattr("pine_engine.lab.debias.combining.named_label", name)
     two = changed(documents=["Moon.", "Tea."], labels=["A", "B"])
     (result,) = run(engine, two, wrapper="permutation_full", majority=True, max_new_tokens=2)
-    assert result == debias.DebiasResult(
-        answer, dict(zip("AB", map(float, scores), strict=True)), base_answers
-    )
+    assert result == DebiasResult(answer, dict(zip("AB", map(float, scores), strict=True)), base_answers)
     swapped = changed(documents=["Tea.", "Moon."], labels=["A", "B"]).tokenize(engine)
     assert texts[1] == engine.run(swapped, methods="vanilla", max_new_tokens=2).answers["vanilla"].text
 
@@ -304,9 +323,9 @@ def test_votes_for_a_tie_count(
     task: str, texts: list[str], answer: str, base_answers: dict[str, int]
 ) -> None:
     row = changed(task=task, documents=["Moon.", "Tea."], labels=[])
-    plan = table.plan_debias([row], wrapper="swap_reconcile", majority=True)
+    plan = plan_debias([row], wrapper="swap_reconcile", majority=True)
     assert plan.requests[0].labels == list("ABC" if task == "judge_tie" else "AB")
-    found = debias.count_votes(plan.wrapper, plan.requests[0], plan.orders[0], texts)
+    found = count_votes(plan.wrapper, plan.requests[0], plan.orders[0], texts)
     assert (found.answer, found.base_answers) == (answer, base_answers)
 
 
@@ -319,22 +338,22 @@ def test_probability_of_a_tie_stays_a_tie(engine: Engine) -> None:
         assert "C" not in result.base_answers
     for tie, answer in ((-1.0, "tie"), (-9.0, "A")):
         runs = [[-2.0, -3.0, tie], [-3.0, -2.0, tie]]
-        found = debias.average_labels(DEBIASERS["swap_reconcile"], row, runs, [(0, 1), (1, 0)])
+        found = average_labels(DEBIASERS["swap_reconcile"], row, runs, [(0, 1), (1, 0)])
         assert (found.answer, found.base_answers) == (answer, {answer: 2})
     for name, labels in (("pride", "ABC"), ("permutation_full", "AB"), ("calibraeval", "ABC")):
         with pytest.raises(InputError, check=has_field("labels")):
-            table.plan_debias([changed(**{**dict(row), "labels": list(labels)})], wrapper=name)
+            plan_debias([changed(**{**dict(row), "labels": list(labels)})], wrapper=name)
 
 
 def test_long_prompt_is_refused_before_the_first_prefill(engine: Engine) -> None:
     requests = [REQUEST, changed(documents=["x" * 900, "y", "z"])]
     with pytest.raises(InputError):
-        next(debias.run_debias(engine, table.plan_debias(requests, wrapper="permutation_cyclic")))
+        next(run_debias(engine, plan_debias(requests, wrapper="permutation_cyclic")))
     rest = engine.max_context_length - REQUEST.tokenize(engine).num_tokens
     options: dict[str, Any] = {"wrapper": "permutation_cyclic", "max_new_tokens": rest + 1}
     assert len(run(engine, **options)) == 1
     with pytest.raises(InputError):
-        next(debias.run_debias(engine, table.plan_debias([REQUEST], majority=True, **options)))
+        next(run_debias(engine, plan_debias([REQUEST], majority=True, **options)))
     with pytest.raises(InputError):
         run(engine, changed(labels=["A", "B", "Con"]), wrapper="permutation_full")
 
@@ -367,13 +386,13 @@ def test_sampled_orders_are_distinct_and_seeded(count: int, samples: int, seed: 
 
 @given(count=st.integers(1, 300), seed=st.integers(0, 3))
 def test_learned_samples_are_a_seeded_share(count: int, seed: int) -> None:
-    samples = table.learned_samples(count, 0.05, seed)
+    samples = learned_samples(count, 0.05, seed)
     assert len(samples) == max(1, count * 5 // 100)
-    assert samples <= set(range(count)) and samples == table.learned_samples(count, 0.05, seed)
+    assert samples <= set(range(count)) and samples == learned_samples(count, 0.05, seed)
 
 
 def test_learned_examples_are_selected_by_their_ids() -> None:
-    selected = [number for number in range(5_000) if table.is_learned_example(f"row {number}", 0.05)]
+    selected = [number for number in range(5_000) if is_learned_example(f"row {number}", 0.05)]
     assert len(selected) == 227 and selected[:5] == [72, 164, 165, 180, 207]
 
 
@@ -381,7 +400,7 @@ def test_content_free_prompts_keep_titles_and_everything_else() -> None:
     engine = SimpleNamespace(tokenizer=letter_tokenizer(chat_template=None))
     documents = [Document("Moon.", "Sea"), Document("Hot tea."), Document("Blue.", "Sky")]
     titled = made_request(documents=documents, task="math_reasoning")
-    prompts = table.content_free_prompts(engine, titled)
+    prompts = content_free_prompts(engine, titled)
     assert [[segment_text(document) for document in prompt.documents] for prompt in prompts] == [
         ["Sea N/A ", "N/A ", "Sky N/A "],
         ["Sea  ", " ", "Sky  "],
@@ -413,13 +432,13 @@ def test_plan_invalid_argument_raises_with_field(
     field: str, requests: list[LabeledRequest], options: dict[str, Any]
 ) -> None:
     with pytest.raises(InputError, check=has_field(field)):
-        table.plan_debias(requests, **options)
+        plan_debias(requests, **options)
 
 
 @pytest.mark.parametrize("wrapper", DEBIASERS)
 def test_plan_counts_prompts_and_limits_generated_answers(wrapper: str) -> None:
     request = fitting(wrapper)
-    plan = table.plan_debias([request] * 3, wrapper=wrapper, samples=4, max_new_tokens=7)
+    plan = plan_debias([request] * 3, wrapper=wrapper, samples=4, max_new_tokens=7)
     counts = {
         "permutation_full": 18,
         "swap_reconcile": 18,
@@ -430,19 +449,19 @@ def test_plan_counts_prompts_and_limits_generated_answers(wrapper: str) -> None:
     }
     assert plan.num_prompts == counts.get(wrapper, 12)
     assert plan.max_new_tokens == (7 if wrapper in ("calibration_first", "calibration_every") else 0)
-    other_base = table.plan_debias([request] * 3, wrapper=wrapper, samples=4, base="pine")
+    other_base = plan_debias([request] * 3, wrapper=wrapper, samples=4, base="pine")
     assert other_base.num_prompts == (6 if wrapper == "routing" else plan.num_prompts)
     if DEBIASERS[wrapper].votes:
-        assert table.plan_debias([request], wrapper=wrapper, majority=True).max_new_tokens == 64
+        assert plan_debias([request], wrapper=wrapper, majority=True).max_new_tokens == 64
 
 
 @pytest.mark.parametrize("num_answers", [2, 4])
 def test_judge_has_the_letters_of_its_answers_as_labels(num_answers: int) -> None:
     judged = made_request(num_answers, labels=[], task="judge")
     for wrapper, needs_labels in (("swap_reconcile", True), ("calibration_labels", True), ("routing", False)):
-        (request,) = table.plan_debias([judged], wrapper=wrapper).requests
+        (request,) = plan_debias([judged], wrapper=wrapper).requests
         assert request.labels == (list("ABCD"[:num_answers]) if needs_labels else [])
-    assert table.plan_debias([made_request(labels=["yes", "no"], num_documents=2, task="judge")],
+    assert plan_debias([made_request(labels=["yes", "no"], num_documents=2, task="judge")],
                              wrapper="pride").requests[0].labels == ["yes", "no"]  # fmt: skip
 
 
@@ -450,23 +469,23 @@ ALL_NAMES = [*METHODS, *(f"{wrapper}:{base}" for wrapper, base in product(DEBIAS
 
 
 def test_measured_methods_are_all_methods_alone_and_wrapped() -> None:
-    found = table.measured_methods(ALL_NAMES)
+    found = measured_methods(ALL_NAMES)
     assert [one.name for one in found] == ALL_NAMES
-    assert [table.method_rank(name) for name in ALL_NAMES] == list(range(table.NUM_MEASURED))
-    for names in (one.label for one in found), map(table.method_mark, ALL_NAMES):
-        assert len(set(names)) == table.NUM_MEASURED
-    assert list(map(table.method_mark, METHODS)) == list(range(len(METHODS)))
-    assert [one.base for one in table.measured_methods()] == list(get_methods())
-    assert [one.name for one in table.measured_methods(["All"])] == list(METHODS)
-    assert table.measured_method("Permutation_full:PINE").name == "permutation_full:pine"
-    alone = table.measured_method("permutation_full")
+    assert [method_rank(name) for name in ALL_NAMES] == list(range(NUM_MEASURED))
+    for names in (one.label for one in found), map(method_mark, ALL_NAMES):
+        assert len(set(names)) == NUM_MEASURED
+    assert list(map(method_mark, METHODS)) == list(range(len(METHODS)))
+    assert [one.base for one in measured_methods()] == list(get_methods())
+    assert [one.name for one in measured_methods(["All"])] == list(METHODS)
+    assert measured_method("Permutation_full:PINE").name == "permutation_full:pine"
+    alone = measured_method("permutation_full")
     assert (alone.name, alone.label) == ("permutation_full:vanilla", "Permutation, full (Vanilla)")
 
 
 def test_invariance_depends_on_wrapper_and_base() -> None:
     always = {"permutation_full"}
     of_base = {"calibration_labels", "calibration_first", "calibration_every"}
-    for one in table.measured_methods(ALL_NAMES):
+    for one in measured_methods(ALL_NAMES):
         name = one.wrapper.name if one.wrapper else ""
         is_invariant = name in always or ((not name or name in of_base) and one.base.is_order_invariant)
         assert one.is_order_invariant == is_invariant
@@ -482,7 +501,7 @@ def test_invariance_depends_on_wrapper_and_base() -> None:
 )  # fmt: skip
 def test_measured_methods_invalid_name_raises(names: Sequence[str]) -> None:
     with pytest.raises(InputError):
-        table.measured_methods(names)
+        measured_methods(names)
 
 
 def test_records_of_unknown_methods_come_last() -> None:
@@ -493,14 +512,14 @@ def test_records_of_unknown_methods_come_last() -> None:
         "vanilla", "pine", "permutation_full:vanilla", "permutation_full:pine", "calibration_every:vanilla",
         "lost", "lost_too",
     )  # fmt: skip
-    assert table.method_label("lost") == "lost" and table.find_measured("lost") is None
-    assert table.method_mark("lost") == table.NUM_MEASURED > max(map(table.method_mark, ALL_NAMES))
+    assert method_label("lost") == "lost" and find_measured("lost") is None
+    assert method_mark("lost") == NUM_MEASURED > max(map(method_mark, ALL_NAMES))
 
 
 @pytest.mark.parametrize("wrapper", ["permutation_full", "calibration_every"])
 def test_closed_stream_stops_the_model(engine: Engine, wrapper: str) -> None:
     with count_tokens(engine.patched_models[0].network.model.layers[0]) as calls:
-        stream = debias.run_debias(engine, table.plan_debias([REQUEST] * 50, wrapper=wrapper))
+        stream = run_debias(engine, plan_debias([REQUEST] * 50, wrapper=wrapper))
         next(event for event in stream if isinstance(event, PrefillDone))
         stream.close()
     assert 0 < len(calls) < 50
@@ -515,9 +534,9 @@ def test_columns_of_each_wrapper_agree(name: str) -> None:
     assert [wrapper.orders is None, wrapper.calibrated == "nothing", wrapper.margin is None].count(False) == 1
     is_generated = name in ("calibration_first", "calibration_every")
     assert (
-        table.measured_method(name).generates
+        measured_method(name).generates
         == (wrapper.votes or is_generated or name == "routing")
         == (name not in ("pride", "calibraeval", "calibration_labels"))
     )
-    assert table.measured_method(name).scores_choices == (not is_generated)
-    assert table.measured_method(name).scores_answers == wrapper.votes
+    assert measured_method(name).scores_choices == (not is_generated)
+    assert measured_method(name).scores_answers == wrapper.votes

@@ -25,7 +25,8 @@ from pine_engine.engine import passes
 from pine_engine.engine.events import PrefillProgress
 from pine_engine.engine.generation import ActiveGeneration
 from pine_engine.errors import Cancelled
-from pine_engine.lab.debias.table import content_free_prompts, measured_method, plan_debias
+from pine_engine.lab.debias.measured import measured_method
+from pine_engine.lab.debias.plan import content_free_prompts, plan_debias
 from pine_engine.lab.evaluation import measure as measuring
 from pine_engine.lab.evaluation.document_orders import DocumentOrder, arrange
 from pine_engine.lab.evaluation.example_runs import BaseRun, Generation, Prefill

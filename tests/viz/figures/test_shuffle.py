@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 import viz
 from pine_engine import Score, SlotScored, order_effects
-from pine_engine.lab.debias.table import NUM_MEASURED
+from pine_engine.lab.debias.measured import NUM_MEASURED
 from tests.support.figure_records import cell, order_row
 from viz.figures.logprob_by_order import _logprob_by_order_info
 from viz.figures.position_sweep import sweep_sentence

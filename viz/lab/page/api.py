@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 from pydantic import BaseModel, Field
 
-from pine_engine.lab.debias.table import measured_methods
+from pine_engine.lab.debias.measured import measured_methods
 from pine_engine.lab.evaluation.estimates import estimate_tasks
 from pine_engine.lab.evaluation.record import Record, count_repeats
 from pine_engine.lab.evaluation.task_estimates import nested

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pine_engine.errors import InputError
-from pine_engine.lab.debias.table import DEBIASERS, MeasuredMethod
+from pine_engine.lab.debias.measured import MeasuredMethod
+from pine_engine.lab.debias.wrappers import DEBIASERS
 from pine_engine.lab.evaluation.document_orders import ORDERS, check_orders
 from pine_engine.lab.evaluation.settings import choose, max_visited
 from pine_engine.methods.table import METHODS

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from pine_engine.lab.debias.table import is_order_invariant, method_label
+from pine_engine.lab.debias.measured import is_order_invariant, method_label
 from pine_engine.lab.evaluation.cautions import label_cautions
 from pine_engine.lab.evaluation.grid import answers_differ
 from pine_engine.lab.evaluation.intervals import share

@@ -8,7 +8,7 @@ positions. (The latter is an interpretation: the transcription does not specify 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from pine_engine.lab.debias.table import method_label, method_mark, method_rank
+from pine_engine.lab.debias.measured import method_label, method_mark, method_rank
 from pine_engine.lab.evaluation.estimates import BASELINE
 from pine_engine.lab.evaluation.grid import METRICS
 from pine_engine.lab.evaluation.intervals import Estimate

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from pine_engine.endpoint import NOT_GREEDY
-from pine_engine.lab.debias.table import method_label
+from pine_engine.lab.debias.measured import method_label
 from pine_engine.lab.evaluation.cautions import cautions
 from pine_engine.lab.evaluation.estimates import BASELINE
 from pine_engine.lab.evaluation.grid import METRICS

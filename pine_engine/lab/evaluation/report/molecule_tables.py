@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from pine_engine.lab.debias.table import method_label
+from pine_engine.lab.debias.measured import method_label
 from pine_engine.lab.evaluation.report.key_findings import SUBJECT, finding
 from pine_engine.lab.evaluation.report.runs import NONE
 from pine_engine.lab.evaluation.report.tables import Part, quantity, table, task_label, text

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from pine_engine.lab.debias.table import method_label
+from pine_engine.lab.debias.measured import method_label
 from pine_engine.lab.evaluation.report.key_findings import SUBJECT
 from pine_engine.lab.evaluation.report.published import PAPER, gains, published, published_model
 from pine_engine.lab.evaluation.report.runs import MeasuredRun

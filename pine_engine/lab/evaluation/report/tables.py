@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pine_engine.lab.debias.table import method_label
+from pine_engine.lab.debias.measured import method_label
 from pine_engine.lab.evaluation.grid import METRICS, Grid
 from pine_engine.lab.evaluation.intervals import Estimate
 from pine_engine.lab.evaluation.report.runs import NONE, MeasuredRun

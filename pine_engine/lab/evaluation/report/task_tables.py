@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from pine_engine.lab.debias.table import method_label
+from pine_engine.lab.debias.measured import method_label
 from pine_engine.lab.evaluation.cautions import cautions, scoring_sentence
 from pine_engine.lab.evaluation.estimates import BASELINE
 from pine_engine.lab.evaluation.intervals import Estimate

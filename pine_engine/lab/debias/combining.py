@@ -1,0 +1,181 @@
+"""Combined outputs of several runs of a method: votes, mean probabilities, routes (specification, section 8).
+
+Sources: Zheng et al. 2024, chujiezheng/LLM-MCQ-Bias; Yoon et al. 2025, soyoung97/RoToR (routing).
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+from unicodedata import normalize
+
+import torch
+
+from pine_engine.lab.debias.estimators import Correction, softmax
+from pine_engine.lab.debias.wrappers import Wrapper
+from pine_engine.prompts.orders import Order
+from pine_engine.prompts.request import LabeledRequest
+from pine_engine.prompts.scoring import TIE
+from pine_engine.prompts.tasks import TASKS
+
+Vote = TypeVar("Vote", int, str)
+
+
+@dataclass(frozen=True)
+class DebiasResult:
+    """Answer to one request.
+
+    Attributes:
+        answer: A label, of the chosen document in the input order; "tie"; "" if no answer names a label; or
+            the generated text.
+        scores: Probability, votes or calibrated score of each label. Empty for generated text.
+        base_answers: Number of runs of the base method for each of its answers. Empty for generated text.
+    """
+
+    answer: str
+    scores: dict[str, float]
+    base_answers: dict[str, int]
+
+
+def count_votes(
+    wrapper: Wrapper, request: LabeledRequest, orders: Sequence[Order], texts: Sequence[str]
+) -> DebiasResult:
+    """Return the vote of the answers generated in each order.
+
+    Each votes for the document whose label it names, or for a tie.
+    """
+    labels, tie = request.labels, len(request.documents)
+    task = TASKS[request.task].sized(tie)
+
+    def vote(text: str, order: Order) -> int | None:
+        place = named_label(text, labels)
+        if place is None:
+            return tie if task.has_letters and task.parse(text) == TIE else None
+        return with_tie(order, len(labels))[place]
+
+    votes = list(map(vote, texts, orders))
+    winners = most_voted(votes)
+    is_tie = len(winners) > 1 or winners == [tie] or (wrapper.must_agree and len(set(votes)) > 1)
+    answer = TIE if is_tie else "".join(labels[document] for document in winners)
+    scores = {label: float(votes.count(document)) for document, label in enumerate(labels)}
+    names: dict[int | None, str] = {None: "", **dict(enumerate(labels)), tie: TIE}
+    return DebiasResult(answer, scores, dict(Counter(names[document] for document in votes)))
+
+
+def with_tie(order: Order, num_labels: int) -> Order:
+    """Return what each label names: the documents of an order, then labels such as a tie, which stay."""
+    return (*order, *range(len(order), num_labels))
+
+
+def _tie_label(request: LabeledRequest) -> int | None:
+    """Return the index of the label of a tie, None if the task offers none."""
+    return len(request.documents) if TASKS[request.task].has_tie else None
+
+
+def average_labels(
+    wrapper: Wrapper,
+    request: LabeledRequest,
+    logprobs: Sequence[Sequence[float]],
+    orders: Sequence[Order],
+    correction: Correction | None = None,
+) -> DebiasResult:
+    """Return the likeliest label by `combine_labels`, with the favorite of each run."""
+    named = [with_tie(order, len(request.labels)) for order in orders]
+    scores = combine_labels(wrapper, logprobs, named, correction)
+    # The runs behind those of the orders are content-free.
+    favorites = (order[_argmax(run)] for order, run in zip(named, logprobs, strict=False))
+    return _likeliest(request, scores, favorites)
+
+
+def _likeliest(request: LabeledRequest, scores: Sequence[float], favorites: Iterable[int]) -> DebiasResult:
+    """Return the label with the largest score as the answer; `favorites` are the labels of the base runs."""
+    by_label = dict(zip(request.labels, scores, strict=True))
+    names = dict(enumerate(request.labels))
+    if (tie := _tie_label(request)) is not None:
+        names[tie] = TIE
+    is_tie = 1 < len(scores) == scores.count(scores[0])
+    answer = TIE if is_tie else names[_argmax(scores)]
+    return DebiasResult(answer, by_label, dict(Counter(map(names.__getitem__, favorites))))
+
+
+def route(confidences: Sequence[float], margin: float) -> int:
+    """Return 1, the base method, if its confidence exceeds vanilla's by `margin` or more, otherwise 0."""
+    return int(len(confidences) > 1 and confidences[0] + margin <= confidences[1])
+
+
+def mean_probability(logprobs: Sequence[float]) -> float:
+    """Return the mean probability of an answer's tokens, its confidence; 0 for an empty answer."""
+    return math.fsum(map(math.exp, logprobs)) / max(len(logprobs), 1)
+
+
+def named_label(text: str, labels: Sequence[str]) -> int | None:
+    """Return the index of the label that an answer names, None if it names none.
+
+    The last label that occurs as [[label]] (specification 9.1), otherwise the label that is the answer or
+    begins it, followed by one of . : , ) or the end of the line.
+    """
+    text = normalize("NFKC", text)
+    places = [text.rfind(f"[[{label}]]") for label in labels]
+    if max(places) >= 0:
+        return places.index(max(places))
+    begins = (re.match(rf"\W*{re.escape(label)}([.:,)\n]|\s*$)", text) for label in labels)
+    return next((index for index, found in enumerate(begins) if found), None)
+
+
+def combine_labels(
+    wrapper: Wrapper,
+    logprobs: Sequence[Sequence[float]],
+    orders: Sequence[Order],
+    correction: Correction | None = None,
+) -> tuple[float, ...]:
+    """Return the mean probability of each document over the base runs, or the calibrated scores of labels.
+
+    logprobs: of the labels in each run; with calibration, of the prompt and then the content-free prompts.
+    orders: orders[i][p] is the document that label p names in run i, or p for a tie. If the runs must agree
+    and do not, all have the same probability. correction: of the probabilities in each run.
+    """
+    if wrapper.calibrated == "labels":
+        # Probability of the prompt over the mean of the content-free prompts, both with sum 1.
+        own, *free = torch.tensor(logprobs, dtype=torch.float64)
+        mean = torch.stack(free).logsumexp(0).log_softmax(0)
+        return tuple((own.log_softmax(0) - mean).exp().tolist())
+    observed = [softmax(run) for run in logprobs]
+    num_documents = len(orders[0])
+    favorites = set(map(_favorite, observed, orders)) if wrapper.must_agree else set()
+    if len(favorites) > 1:
+        return (1 / num_documents,) * num_documents
+    if correction:
+        observed = list(map(correction.correct, observed))
+    # Sums are exactly rounded, so full permutation is bitwise identical for every input order.
+    return tuple(
+        math.fsum(run[order.index(document)] for order, run in zip(orders, observed, strict=True))
+        / len(observed)
+        for document in range(num_documents)
+    )
+
+
+def _favorite(run: Sequence[float], order: Order) -> int | None:
+    """Return the document with the largest probability in a run, None for several."""
+    return None if run.count(max(run)) > 1 else order[_argmax(run)]
+
+
+def log_mean(logs: Sequence[float]) -> float:
+    """Return the logarithm of the mean of probabilities from their logarithms, independent of their order."""
+    largest = max(logs)
+    if largest == -math.inf:
+        return largest
+    return largest + math.log(math.fsum(math.exp(value - largest) for value in logs) / len(logs))
+
+
+def most_voted(votes: Iterable[Vote | None]) -> list[Vote]:
+    """Return the answers with the most votes in ascending order: several in a tie, none without votes."""
+    counts = Counter(vote for vote in votes if vote is not None)
+    most = max(counts.values(), default=0)
+    return sorted(vote for vote, count in counts.items() if count == most)
+
+
+def _argmax(numbers: Sequence[float]) -> int:
+    """Return the index of the largest number, the first of equals."""
+    return max(range(len(numbers)), key=numbers.__getitem__)

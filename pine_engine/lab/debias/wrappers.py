@@ -1,0 +1,82 @@
+"""Wrappers that reduce a position bias of any base method.
+
+A wrapper runs a method several times and combines the outputs (docs/specification.md, section 8). All
+differences between two wrappers are columns of the table.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pine_engine.input_validation import Registry
+from pine_engine.lab.debias.estimators import ESTIMATORS, Estimator
+from pine_engine.prompts.orders import OrderKind
+
+Steps = Literal["first", "every"]  # generated tokens that are calibrated with the content-free prompts
+
+Calibrated = Steps | Literal["nothing", "labels"]
+"""Calibrated quantity: nothing, the labels, the first generated token, or every generated token."""
+
+Invariance = Literal["always", "of base", "never"]
+"""Order invariance of the result: always, if the base method is invariant, or never."""
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """One wrapper; the types above define its columns."""
+
+    name: str
+    label: str
+    invariance_kind: Invariance
+    description: str
+    invariance: str  # in words
+    cost: str  # number of runs of the base method, in words
+    source: str
+    orders: OrderKind | None = None  # None for the input order alone
+    # Name of the estimator of a correction; all orders are run on a share of the samples only, to learn it.
+    learns: str | None = None
+    learned_share: float = 0.0
+    num_labels: int | None = None  # None for any number
+    calibrated: Calibrated = "nothing"
+    must_agree: bool = False  # True if the result is a tie unless all orders name the same document
+    # Vanilla runs too; the base method's answer is taken if its confidence is larger by this number or more.
+    margin: float | None = None
+
+    @property
+    def estimator(self) -> Estimator | None:
+        """Estimator of the correction that is learned, None if none is."""
+        return ESTIMATORS[self.learns] if self.learns else None
+
+    @property
+    def needs_labels(self) -> bool:
+        """True if each request needs labels."""
+        return self.orders is not None or self.calibrated == "labels"
+
+    @property
+    def votes(self) -> bool:
+        """True if the answers generated in several orders vote."""
+        return self.orders is not None and not self.learns
+
+    @property
+    def steps(self) -> Steps | None:
+        """Generated tokens that are calibrated, None if none are."""
+        return None if self.calibrated == "nothing" or self.calibrated == "labels" else self.calibrated
+
+
+_ENTRIES = tomllib.loads(Path(__file__).with_name("wrappers.toml").read_text(encoding="utf-8"))["wrapper"]
+
+DEBIASERS: dict[str, Wrapper] = Registry("wrapper", (Wrapper(**entry) for entry in _ENTRIES))
+"""Wrappers by name, from wrappers.toml."""
+
+SEPARATOR = ":"  # between the names of a wrapper and of its base method
+
+DEFAULT_BASE = "vanilla"  # base method of a wrapper that is named alone
+
+_FIRST = next(iter(DEBIASERS))
+
+NAMING = (
+    f"In evaluate a wrapper goes around any method: {_FIRST}{SEPARATOR}pine is {_FIRST} around PINE, and "
+    f"{_FIRST} alone is {_FIRST}{SEPARATOR}{DEFAULT_BASE}."
+)
+"""Explanation of the names for readers of the tables."""
