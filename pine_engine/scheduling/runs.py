@@ -6,22 +6,21 @@ The log has no user text: no question, document, title, answer or file name.
 import ctypes
 import json
 import logging
-import math
 import sys
 import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any, Generic, Literal, Protocol, TypeVar
-from weakref import WeakSet
 
 from pine_engine.errors import Cancelled, EndpointError, PineError
-from pine_engine.scheduling.queue import ANONYMOUS, Client, FairQueue
+from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.shared import SharedRun
+from pine_engine.scheduling.turns import ANONYMOUS, Client
 from pine_engine.scheduling.work import Speed, Work
 
 View = TypeVar("View")
@@ -190,13 +189,12 @@ class Runs:
         shares_equal_runs: bool = True,
         compute: Callable[[Any, PreparedJob[Any]], Generator[Any, None, None]] | None = None,
     ) -> None:
-        self.queue = queue or FairQueue(most=0)
+        self.queue = queue or FairQueue(max_waiting=0)
         self.max_seconds = max_seconds
         self.outcomes: Counter[str] = Counter()
         self.is_closing = False
         self._compute = compute or (lambda engine, job: job.views(engine))
         self._shares_equal_runs = shares_equal_runs
-        self._shared: WeakSet[SharedRun[Any]] = WeakSet()  # active ones, which equal requests can follow
         self._speeds: dict[str, Speed] = defaultdict(Speed)
         self._changed = threading.Condition()
         self._open: set[RunState] = set()
@@ -257,38 +255,21 @@ class Runs:
     ) -> Generator[Any, None, None]:
         if not source.for_all:  # before the queue, so that later runs do not wait for it
             yield from self._until_loaded(run, source, caller)
-        request, leaving = (source, job.prepare, job.arguments), ExitStack()
-        prepared = cache(lambda: job.prepare(source.wait(0), **job.arguments))
-
-        def measure() -> float:
-            return math.inf if source.wait(0) is None else prepared().work.bytes_at_once or math.inf
-
-        def follow(own: SharedRun[Any] | None = None) -> SharedRun[Any] | None:
-            with self._changed:  # equal requests can leave the queue together: one of them computes
-                found = next((active for active in self._shared if active.subscribe(request)), own)
-                if own and self._shares_equal_runs:
-                    self._shared.add(found or own)
-            if found:
-                leaving.callback(found.leave)
-            return found
-
-        with self.queue.join(caller.client, caller.is_listening, follow, measure) as ticket, leaving:
-            while not run.must_end() and (ahead := ticket.wait(caller.check_s)):
+        request = (source, job.prepare, job.arguments) if self._shares_equal_runs else None
+        prepare = cache(partial(_prepare, source, job))
+        measure = partial(_measure, source, prepare)
+        with self.queue.join(caller.client, caller.is_listening, request, measure) as ticket:
+            while not run.must_end() and (num_ahead := ticket.wait(caller.check_s)):
                 caller.check()
-                yield ticket.sentence(ahead)
+                yield ticket.sentence(num_ahead)
             yield from self._until_loaded(run, source, caller)
             if run.end:
                 return
             engine = source.wait(0)
-            ticket.update_size()
             shared = ticket.computation
-            if not isinstance(shared, SharedRun):
-                own = SharedRun(request, self._compute(engine, prepared()))
-                shared = follow(own) or own
-                ticket.computation, ticket.is_follower = shared, shared is not own
-                self.queue.wake()  # equal requests in the queue can follow now
-            run.is_follower = ticket.is_follower
-            run.model, run.began = engine.model_name, shared.began
+            if shared is None:
+                shared = ticket.start(SharedRun(request, self._compute(engine, prepare())))
+            run.model, run.began, run.is_follower = engine.model_name, shared.began, ticket.is_follower
             if not run.is_follower and self.num_running > 1:
                 yield "Started. The prefill takes turns with those of other runs."
             for view in shared.views():
@@ -333,7 +314,7 @@ class Runs:
                     self.outcomes[end.reason] += 1
                 self._changed.notify_all()
             if run.model and not run.is_follower:
-                if end.reason == "done":  # what was broken off took time for what is not counted
+                if end.reason == "done":  # an unfinished run also spends time on work that is not counted
                     self.speed(run.model).learn(run.done, run.seconds)
                 trim_memory()
             log.info(run.log_line(end))
@@ -355,6 +336,16 @@ class Runs:
         """Wait up to `seconds`; return True if no run is active."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._open, seconds)
+
+
+def _prepare(source: LoadingModel, job: Job) -> PreparedJob[Any]:
+    """Prepare a job on the loaded model."""
+    return job.prepare(source.wait(0), **job.arguments)
+
+
+def _measure(source: LoadingModel, prepare: Callable[[], PreparedJob[Any]]) -> float | None:
+    """Return the memory of a job in bytes; None if it is unknown, or before the model is loaded."""
+    return None if source.wait(0) is None else prepare().work.bytes_at_once or None
 
 
 def trim_memory() -> None:

@@ -33,8 +33,9 @@ from pine_engine.methods.table import get_method
 from pine_engine.models.resources import free_memory
 from pine_engine.prompts.chat_templates import ChatTemplateKwargs
 from pine_engine.prompts.untrusted_json import load_json
-from pine_engine.scheduling.queue import Client, FairQueue
+from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import End, Runs
+from pine_engine.scheduling.turns import Client
 from pine_engine.server.jobs import (
     HOW_TO_GIVE_DOCUMENTS,
     JobEvent,

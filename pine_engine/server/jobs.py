@@ -20,9 +20,9 @@ from pine_engine.prompts.marked import chat_prompt, tokenize_marked
 from pine_engine.prompts.messages import read_chat
 from pine_engine.prompts.prompt import Document, Piece, Prompt
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
-from pine_engine.scheduling.queue import Client
 from pine_engine.scheduling.runs import Caller, Job, PreparedJob, Runs, RunState
 from pine_engine.scheduling.scheduler import Coroutine, stream_shared
+from pine_engine.scheduling.turns import Client
 from pine_engine.scheduling.work import Work
 from pine_engine.scheduling.worker import RunControl, raise_if_cancelled
 from pine_engine.server.schema import ApiError, CompletionBody, MessagesBody

@@ -1,6 +1,5 @@
 """Queue for the model: fairness, followers, and several active runs."""
 
-import math
 import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
@@ -9,7 +8,9 @@ from typing import Any
 import pytest
 
 from pine_engine.errors import PineError
-from pine_engine.scheduling.queue import USED_SHARE, Client, FairQueue, QueueFullError, Ticket
+from pine_engine.scheduling.queue import USED_SHARE, FairQueue, QueueFullError, Ticket
+from pine_engine.scheduling.shared import SharedRun
+from pine_engine.scheduling.turns import Client
 
 
 def test_queue_runs_all_one_at_a_time() -> None:
@@ -65,13 +66,13 @@ def test_announced_places_match_the_order_of_runs() -> None:
 
 
 def test_disconnected_client_lets_others_pass() -> None:
-    queue, is_ready = FairQueue(20), [False]
+    queue, is_listening = FairQueue(20), [False]
     with ExitStack() as there:
-        deaf = there.enter_context(queue.join(SCRIPTS[0], lambda: is_ready[0]))
+        deaf = there.enter_context(queue.join(SCRIPTS[0], lambda: is_listening[0]))
         assert deaf.wait(0) == 1
         other = there.enter_context(queue.join(PAGES[0]))
         assert other.wait(0) == 0 and deaf.wait(0) == 2
-        is_ready[0] = True
+        is_listening[0] = True
         assert deaf.wait(0) == 1
     with queue.join(SCRIPTS[0], lambda: True) as ticket:
         assert ticket.wait(0) == 0
@@ -79,7 +80,7 @@ def test_disconnected_client_lets_others_pass() -> None:
 
 @pytest.mark.parametrize("visitor", [PAGES[0], SCRIPTS[0]])
 def test_one_visitor_has_a_share(visitor: Client) -> None:
-    queue = FairQueue(20, share=3)
+    queue = FairQueue(20, max_runs_per_client=3)
     with ExitStack() as there:
         for _ in range(3):
             there.enter_context(queue.join(visitor))
@@ -90,7 +91,7 @@ def test_one_visitor_has_a_share(visitor: Client) -> None:
 
 
 def test_scripts_leave_half_of_the_places_to_pages() -> None:
-    queue = FairQueue(4, share=20)
+    queue = FairQueue(4, max_runs_per_client=20)
     with ExitStack() as there:
         for script in SCRIPTS[:3]:  # one has the model
             there.enter_context(queue.join(script))
@@ -120,36 +121,44 @@ def test_full_queue_removes_a_run_of_the_largest_user() -> None:
 # followers
 
 
+def start(ticket: Ticket) -> SharedRun[int]:
+    """Start the computation of a run whose turn it is."""
+    assert ticket.wait(0) == 0
+    return ticket.start(SharedRun(ticket.request, (number for number in range(3))))
+
+
 def test_follower_takes_no_place_but_is_limited() -> None:
-    queue, computation = FairQueue(1, share=2), object()
+    queue = FairQueue(1, max_runs_per_client=2)
     with ExitStack() as there:
-        active = there.enter_context(queue.join(PAGES[0]))
-        assert active.wait(0) == 0
-        active.computation = computation
+        active = start(there.enter_context(queue.join(PAGES[0], request="a")))
         waiting = there.enter_context(queue.join(PAGES[1]))
-        assert there.enter_context(queue.join(PAGES[0], follow=lambda: computation)).wait(0) == 0
+        follower = there.enter_context(queue.join(PAGES[0], request="a"))
+        assert follower.wait(0) == 0 and follower.computation is active and follower.is_follower
         with pytest.raises(QueueFullError, match="Too many runs: got 2"):
-            there.enter_context(queue.join(PAGES[0], follow=lambda: True))
+            there.enter_context(queue.join(PAGES[0], request="a"))
         with pytest.raises(QueueFullError, match="is full"):  # as many followers as places
-            there.enter_context(queue.join(PAGES[1], follow=lambda: True))
+            there.enter_context(queue.join(PAGES[1], request="a"))
         assert queue.waiting == 1 == waiting.wait(0)
 
 
 def test_disconnected_client_does_not_follow() -> None:
-    queue, is_ready = FairQueue(2), [False]
-    with queue.join(), queue.join(SCRIPTS[0], lambda: is_ready[0], lambda: True) as ticket:
-        assert ticket.wait(0) == 2
-        is_ready[0] = True
-        assert ticket.wait(0) == 0 and ticket.is_follower
+    queue, is_listening = FairQueue(2), [False]
+    with queue.join(request="a") as first:
+        start(first)
+        with queue.join(SCRIPTS[0], lambda: is_listening[0], "a") as ticket:
+            assert ticket.wait(0) == 2
+            is_listening[0] = True
+            assert ticket.wait(0) == 0 and ticket.is_follower
 
 
 def test_full_queue_removes_no_follower() -> None:
     queue = FairQueue(3)
     greedy, other = Client("10.0.0.1", "a"), Client("10.0.0.2", "b")
     with ExitStack() as there:
-        first, *_, last = [there.enter_context(queue.join(greedy)) for _ in range(4)]
-        assert first.wait(0) == 0
-        follower = there.enter_context(queue.join(greedy, follow=lambda: True))
+        first = there.enter_context(queue.join(greedy, request="a"))
+        *_, last = [there.enter_context(queue.join(greedy)) for _ in range(3)]
+        start(first)
+        follower = there.enter_context(queue.join(greedy, request="a"))
         there.enter_context(queue.join(other))
         with pytest.raises(QueueFullError, match="removed"):
             last.wait(0)
@@ -157,17 +166,25 @@ def test_full_queue_removes_no_follower() -> None:
 
 
 def test_waiting_run_is_woken_to_follow() -> None:
-    queue, can_follow, ahead = FairQueue(2), threading.Event(), []
-    with queue.join() as first, queue.join(follow=can_follow.is_set) as second:
+    queue, ahead = FairQueue(2), list[int]()
+    with queue.join(request="a") as first, queue.join(request="a") as second:
         assert first.wait(0) == 0
         waiter = threading.Thread(target=lambda: ahead.append(second.wait(60)))
         waiter.start()
         waiter.join(0.1)
         assert waiter.is_alive()
-        can_follow.set()
-        queue.wake()
+        start(first)
         waiter.join(10)
     assert ahead == [0]
+
+
+@pytest.mark.parametrize("request_of_second", ["b", None])
+def test_other_request_starts_its_own_computation(request_of_second: str | None) -> None:
+    queue = FairQueue(2, max_active=2, free_memory=lambda: 1e9)
+    with queue.join(request="a", **sized(1)) as first, queue.join(**sized(1)) as second:
+        second.request = request_of_second
+        assert first.wait(0) == second.wait(0) == 0
+        assert start(first) is not start(second) and not second.is_follower
 
 
 # several active runs
@@ -188,7 +205,7 @@ def queue_with_memory(max_waiting: int = 20, *, is_allocated: bool = True) -> Fa
     return queue
 
 
-def sized(num_bytes: float) -> dict[str, Any]:
+def sized(num_bytes: float | None) -> dict[str, Any]:
     """Return the arguments of a run of this size."""
     return {"measure": lambda: num_bytes}
 
@@ -198,7 +215,7 @@ def test_runs_start_while_their_memory_is_free() -> None:
     with ExitStack() as there:
         leaves = ExitStack()
         small = leaves.enter_context(queue.join(PAGES[0], **sized(50)))
-        sizes = (25, 50, 25, math.inf)
+        sizes = (25, 50, 25, None)
         tickets = [there.enter_context(queue.join(PAGES[1], **sized(size))) for size in sizes]
         assert started([small, *tickets]) == [True, True, False, False, False]
         assert [ticket.wait(0) for ticket in tickets] == [0, 2, 3, 4]
@@ -218,12 +235,15 @@ def test_active_runs_never_take_more_than_the_free_memory(is_allocated: bool) ->
 
 
 def test_run_is_measured_once_its_model_is_loaded() -> None:
-    queue, num_bytes = queue_with_memory(), [math.inf]
+    queue, num_bytes = queue_with_memory(), list[float]()
     with ExitStack() as there:
-        tickets = [there.enter_context(queue.join(one, measure=lambda: num_bytes[0])) for one in SCRIPTS[:3]]
+        tickets = [
+            there.enter_context(queue.join(one, measure=lambda: num_bytes[0] if num_bytes else None))
+            for one in SCRIPTS[:3]
+        ]
         assert started(tickets) == [True, False, False]
-        num_bytes[0] = 40
-        tickets[0].update_size()  # the first run, which has waited for the model
+        num_bytes.append(40)
+        start(tickets[0])  # which has waited for the model
         assert started(tickets) == [True, True, False]
 
 
@@ -238,13 +258,12 @@ def test_large_run_is_not_passed_by_small_ones() -> None:
 
 
 def test_memory_is_occupied_until_the_last_follower_leaves() -> None:
-    queue, computation = queue_with_memory(), object()
+    queue = queue_with_memory()
     with ExitStack() as there:
-        with queue.join(PAGES[0], **sized(60)) as active:
-            assert active.wait(0) == 0
-            active.computation = computation
+        with queue.join(PAGES[0], request="a", **sized(60)) as active:
+            start(active)
             follower = ExitStack()
-            ticket = follower.enter_context(queue.join(PAGES[1], follow=lambda: computation, **sized(60)))
+            ticket = follower.enter_context(queue.join(PAGES[1], request="a"))
             other = there.enter_context(queue.join(PAGES[2], **sized(40)))
             third = there.enter_context(queue.join(PAGES[2], **sized(10)))
             assert started([ticket, other, third]) == [True, True, False]
@@ -306,18 +325,16 @@ def test_run_that_no_listening_client_waits_for_is_not_awaited() -> None:
         assert queue.is_awaited
 
 
-def test_estimated_wait_counts_the_age_of_active_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [1000.0]
+def test_estimated_wait_counts_the_age_of_active_runs(clock: list[float]) -> None:
     queue = FairQueue(20, max_active=2, free_memory=lambda: 1e9)
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
     with queue.join(PAGES[0], **sized(1)) as ticket:
         ticket.wait(0)
-        now[0] += 10
+        clock[0] += 10
     with ExitStack() as there:
         tickets = [there.enter_context(queue.join(one, **sized(1))) for one in (PAGES[0], PAGES[2])]
         assert all(started(tickets))
         assert [queue.seconds(ahead) for ahead in (2, 3, 4, 5)] == [10, 10, 20, 20]
-        now[0] += 8
+        clock[0] += 8
         assert [queue.seconds(ahead) for ahead in (2, 3, 4)] == [2, 2, 12]
-        now[0] += 92  # longer than the last ones: as long again
+        clock[0] += 92  # longer than the last ones: as long again
         assert [queue.seconds(ahead) for ahead in (2, 3)] == [100, 100]

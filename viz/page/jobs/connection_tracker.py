@@ -16,8 +16,8 @@ from gradio.context import LocalContext
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pine_engine.errors import Cancelled
-from pine_engine.scheduling.queue import Client
 from pine_engine.scheduling.runs import Caller
+from pine_engine.scheduling.turns import Client
 from pine_engine.web.addresses import sender_of
 from pine_engine.web.middleware import without_headers
 

@@ -14,8 +14,8 @@ import pytest
 from pine_engine.errors import Cancelled, InputError, PineError
 from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.prompt import Document
-from pine_engine.scheduling.queue import Client
 from pine_engine.scheduling.runs import SHUTTING_DOWN, Caller, Runs
+from pine_engine.scheduling.turns import Client
 from tests.support import apart
 from tests.support.pdf_files import pdf_bomb, pdf_of_comments
 from tests.support.running import logged

@@ -9,8 +9,8 @@ import pytest
 from gradio.context import LocalContext
 
 from pine_engine.errors import Cancelled
-from pine_engine.scheduling.queue import Client
 from pine_engine.scheduling.runs import Caller
+from pine_engine.scheduling.turns import Client
 from pine_engine.web.middleware import http_middleware
 from viz.page.jobs.connection_tracker import CALLER, LISTENING_S, ConnectionTracker, current_caller
 
