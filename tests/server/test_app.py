@@ -28,7 +28,7 @@ from pine_engine.engine.events import TokenGenerated
 from pine_engine.prompts.thinking import find_markers, split_thinking
 from pine_engine.prompts.untrusted_json import load_json
 from pine_engine.scheduling.turns import Client
-from pine_engine.server import app as server_app, web
+from pine_engine.server import app as server_app
 from pine_engine.server.app import Server, ServerSettings
 from pine_engine.server.jobs import MAX_CHARACTERS_PER_TOKEN, tokenize_body
 from pine_engine.server.responses import ResponseText
@@ -40,6 +40,7 @@ from pine_engine.server.schema import (
     ResponsesBody,
     parse_body,
 )
+from pine_engine.web import connections
 from tests.support.api_server import running_server, wait_until
 from tests.support.families import TinyLlama
 from tests.support.scripted import scripted_llama, thinking_model
@@ -783,7 +784,7 @@ def test_concurrent_requests_are_all_answered(running: tuple[str, Server]) -> No
 def test_half_requests_are_closed_while_others_are_answered(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web, "REQUEST_S", 1.0)
+    monkeypatch.setattr(connections, "REQUEST_S", 1.0)
     head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
     with running_server(engine) as (address, _), ExitStack() as stack:
         port = httpx.URL(address).port
