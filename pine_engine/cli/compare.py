@@ -79,7 +79,7 @@ def _compare_on_endpoint(
     max_new_tokens: int,
 ) -> CommandResult:
     """Answer each question by a server; the request of its first method is repeated."""
-    from pine_engine.endpoint.client import text_requests
+    from pine_engine.endpoint.requests import text_requests
 
     planned = [
         (name, text_request)

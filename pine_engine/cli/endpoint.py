@@ -17,8 +17,9 @@ from pine_engine.errors import EndpointError, InputError
 from pine_engine.prompts.chat_templates import ChatTemplateKwargs
 
 if TYPE_CHECKING:  # imports torch
-    from pine_engine.endpoint.client import Endpoint, TextRequest
+    from pine_engine.endpoint.client import Endpoint
     from pine_engine.endpoint.replies import Reply
+    from pine_engine.endpoint.requests import TextRequest
 
 MAX_NAMED = 10  # refused requests that are listed
 
@@ -127,8 +128,8 @@ def send(endpoint: "Endpoint", requests: Sequence["TextRequest"]) -> Sent:
     After a failure of all requests, those without an answer have it as their error.
     Raises EndpointError if there is no answer at all.
     """
-    from pine_engine.endpoint.client import describe_requests
     from pine_engine.endpoint.replies import Reply
+    from pine_engine.endpoint.requests import describe_requests
 
     output.print_note(describe_requests(requests))
     found: dict[TextRequest, Reply] = {}

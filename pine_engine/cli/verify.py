@@ -126,7 +126,7 @@ def _verify_on_endpoint(
     max_new_tokens: int,
 ) -> CommandResult:
     """Compare the answers of a server across document orders; the first request of an example is repeated."""
-    from pine_engine.endpoint.client import text_requests
+    from pine_engine.endpoint.requests import text_requests
 
     planned = []
     for example in examples:

@@ -1,27 +1,31 @@
 """Client of a server with the interface of the OpenAI API: greedy answers, and the likely first tokens."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from pine_engine.endpoint import ENDPOINT, is_greedy
+from pine_engine.endpoint import ENDPOINT, NO_INTERNALS, NOT_GREEDY, is_greedy
 from pine_engine.endpoint.failures import LIMIT, RefusalError, failure_of, refuses_limit
 from pine_engine.endpoint.replies import Reply, parse_completion
+from pine_engine.endpoint.requests import BYTES_PER_TOKEN, TextRequest
 from pine_engine.endpoint.sending import Outcome, Sending
+from pine_engine.endpoint.streams import stream_runs
 from pine_engine.endpoint.text_layout import TextTokenizer, as_text, harmless
+from pine_engine.engine.events import Event
+from pine_engine.engine.orders import OrderResult, choose_orders
 from pine_engine.engine.reordering import FirstPass, reorder_documents
+from pine_engine.engine.run import MAX_NEW_TOKENS, MethodsLike, RunOptions
 from pine_engine.errors import EndpointError, InputError, import_extra
 from pine_engine.input_validation import check_api_key
-from pine_engine.methods.table import METHODS, Method, Requirement, default_methods, get_methods
+from pine_engine.methods.table import METHODS, Method, Output, Requirement, default_methods, get_methods
 from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.layout import TokenLayout, tokenize, tokenize_text
-from pine_engine.prompts.orders import Order
 from pine_engine.prompts.prompt import Prompt
 
 if TYPE_CHECKING:
@@ -32,29 +36,9 @@ NUM_ALTERNATIVES = 20  # maximum number of likely tokens in a request of the Ope
 MAX_RETRIES = 4  # of a request after a lost connection, a rate limit or an error of the server
 TIMEOUT_S = 600.0  # seconds of a request, with its retries
 CONNECT_S = 30.0  # seconds to connect
-BYTES_PER_TOKEN = 4  # of English text, for estimates
 NO_KEY = "none"  # sent to servers that need no key
 LIMIT_OF_REASONING = "max_completion_tokens"  # in place of LIMIT
 REQUIRED = ("model", "messages", "prompt")  # fields that a request cannot lack
-
-
-@dataclass(frozen=True, eq=False)
-class TextRequest:
-    """One prompt to a server.
-
-    Attributes:
-        layout: Prompt of `Endpoint.tokenize`, with the documents in the order that is evaluated.
-        method: Method, which may reorder the documents.
-        max_new_tokens: Limit of the answer, in tokens.
-        has_logprobs: True to request the likely first tokens with their log-probabilities.
-        is_repeated: True to send the request twice, and to compare the answers.
-    """
-
-    layout: TokenLayout
-    method: Method
-    max_new_tokens: int
-    has_logprobs: bool = False
-    is_repeated: bool = False
 
 
 class Endpoint:
@@ -65,6 +49,7 @@ class Endpoint:
     revision = None
     invariance_warning = None
     max_context_length = None  # the server refuses a prompt that is too long
+    active_prefixes = None
     meets: Requirement = "texts"
     methods = tuple(method for method in METHODS.values() if method.fits("texts"))
     ids_per_token = BYTES_PER_TOKEN
@@ -129,15 +114,31 @@ class Endpoint:
         return is_greedy(self.extra_body)
 
     @property
+    def answer_warning(self) -> str | None:
+        """Reason in a sentence if answers may change although the prompt does not, otherwise None."""
+        return None if self.is_greedy else NOT_GREEDY
+
+    @property
+    def conditions(self) -> str:
+        """Model, and what is sent to it, in words."""
+        fields = {name: value for name, value in self.extra_body.items() if name != "temperature"}
+        sent = f"; sent with each request: {json.dumps(fields, ensure_ascii=False)}" if fields else ""
+        return f"{self.model_name}, behind an endpoint; {self.sampling}{sent}"
+
+    @property
     def sampling(self) -> str:
         """Temperature of the requests, in words."""
         temperature = self.extra_body.get("temperature", 0)
         sent = "temperature not sent" if temperature is None else f"temperature {temperature}"
         return sent if self.is_greedy else f"{sent}, not greedy"
 
-    def tokenize(self, prompt: Prompt) -> TokenLayout:
+    def tokenize(self, prompt: Prompt | TokenLayout) -> TokenLayout:
         """Return a prompt as bytes, and as control tokens that begin its messages."""
-        return tokenize(prompt, self.tokenizer)
+        return prompt if isinstance(prompt, TokenLayout) else tokenize(prompt, self.tokenizer)
+
+    def decode_tokens(self, ids: Sequence[int]) -> list[str]:
+        """Return no texts, because the server has the tokens."""
+        return []
 
     def tokenize_answer(self, text: str) -> tuple[int, ...]:
         """Return the bytes of an answer."""
@@ -152,18 +153,28 @@ class Endpoint:
         other.extra_body = self.extra_body | ({KWARGS: kwargs} if kwargs else {})
         return other
 
-    def run_bytes(self, layout: TokenLayout, methods: object, max_new_tokens: int) -> float:
-        """Return the memory that a run takes here, in bytes: that of its text."""
-        return layout.num_tokens
+    def run_bytes(
+        self,
+        layout: TokenLayout,
+        methods: object,
+        max_new_tokens: int,
+        *,
+        num_orders: int = 1,
+        return_logits: bool = False,
+    ) -> float:
+        """Return the memory that a run takes here, in bytes: that of its texts."""
+        return num_orders * layout.num_tokens
 
     @staticmethod
-    def misfit(method: Method) -> str | None:
-        """Return in a sentence why the method needs more than answers to texts, None if it does not."""
-        if method.fits("texts"):
+    def misfit(need: Method | Output) -> str | None:
+        """Return in a sentence why a method or output needs more than answers to texts, None if not."""
+        if not isinstance(need, Method):
+            return NO_INTERNALS
+        if need.fits("texts"):
             return None
-        if method.fits("passes"):
-            return f"{method.name} needs the probabilities of all tokens, which a server does not return"
-        return f"{method.name} changes attention or positions inside the model"
+        if need.fits("passes"):
+            return f"{need.name} needs the probabilities of all tokens, which a server does not return"
+        return f"{need.name} changes attention or positions inside the model"
 
     @staticmethod
     def check_method(method: Method) -> None:
@@ -172,7 +183,7 @@ class Endpoint:
             known = ", ".join(row.name for row in Endpoint.methods)
             raise InputError(f"{reason}; use a loaded model, or choose from: {known}", field="methods")
 
-    def select_methods(self, methods: Sequence[str] | None) -> tuple[Method, ...]:
+    def select_methods(self, methods: MethodsLike) -> tuple[Method, ...]:
         """Return the named methods, for None the default ones that need texts only.
 
         Raises InputError for an unknown name, and for a method that does not run on an endpoint.
@@ -181,6 +192,75 @@ class Endpoint:
         for method in selected:
             self.check_method(method)
         return selected
+
+    def generate(
+        self, prompt: Prompt | TokenLayout, **options: Unpack[RunOptions]
+    ) -> Generator[Event, None, None]:
+        """Answer a prompt under each method, and yield events; the last one is RunFinished with the texts.
+
+        Closing the generator cancels the requests. A refused request has an answer with a `refusal`.
+
+        Args:
+            prompt: Prompt with its documents.
+            **options: `methods` and `max_new_tokens` of Engine.run.
+
+        Raises:
+            InputError: At the call, for a method or an option that needs more than answers to texts.
+            EndpointError: As `send`.
+        """
+        return _events(self.run_each([prompt], **options))
+
+    def compare_orders(
+        self,
+        prompt: Prompt | TokenLayout,
+        *,
+        orders: Iterable[Sequence[int]] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Generator[Event | OrderResult, None, None]:
+        """Answer a prompt in each document order, and yield events, with an OrderResult for each order.
+
+        Texts are compared with the first answer of their method. A refused one has no comparison.
+
+        Args:
+            prompt: Prompt in its first document order.
+            orders: Document orders. Default: those of sample_orders.
+            **options: As of `generate`.
+
+        Raises:
+            InputError: At the call, as `generate`, and for invalid orders.
+            EndpointError: As `send`.
+        """
+        chosen = choose_orders(self.tokenize(prompt), orders)
+        return _events(self.run_each([prompt], orders=[chosen], **options))
+
+    def run_each(
+        self,
+        prompts: Sequence[Prompt | TokenLayout],
+        *,
+        orders: Sequence[Sequence[Sequence[int]]] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Generator[tuple[int, Event | OrderResult], None, None]:
+        """Answer several prompts at the same time, and yield (index of the prompt, event).
+
+        Args:
+            prompts: Prompts with their documents.
+            orders: Document orders of each prompt, which are compared. Default: answers as of `generate`.
+            **options: As of `generate`.
+
+        Raises:
+            InputError: At the call, as `generate`.
+            EndpointError: As `send`.
+        """
+        methods = self.select_methods(options.pop("methods", None))
+        max_new_tokens = options.pop("max_new_tokens", MAX_NEW_TOKENS)
+        stop_at_eos = options.pop("stop_at_eos", True)
+        if needed := [name for name, value in options.items() if value] or ["stop_at_eos"][stop_at_eos:]:
+            raise InputError(f"{needed[0]} needs a loaded model. {NO_INTERNALS}", field=needed[0])
+        layouts = list(map(self.tokenize, prompts))
+        chosen = None
+        if orders is not None:
+            chosen = [choose_orders(*each) for each in zip(layouts, orders, strict=True)]
+        return stream_runs(self.send, layouts, chosen, methods, max_new_tokens)
 
     def send(
         self, requests: Iterable[TextRequest], check: Callable[[], None] = lambda: None
@@ -314,28 +394,10 @@ def _run_no_pass(*_: Any) -> Any:
 _NO_PASS = FirstPass(_run_no_pass)
 
 
-def text_requests(
-    layout: TokenLayout, methods: Sequence[Method], max_new_tokens: int, orders: Sequence[Order] | None = None
-) -> list[TextRequest]:
-    """Return a request for each document order and method; the first of several is repeated."""
-    layouts = [layout] if orders is None else list(map(layout.reorder, orders))
-    first, *others = product(layouts, methods)
-    return [
-        TextRequest(*first, max_new_tokens, is_repeated=bool(others)),
-        *(TextRequest(*each, max_new_tokens) for each in others),
-    ]
-
-
-def describe_requests(requests: Iterable[TextRequest]) -> str:
-    """Return the number of requests and of their tokens, estimated from their bytes, in a sentence."""
-    num_requests = num_repeated = num_bytes = num_answer_tokens = 0
-    for request in requests:
-        count = 1 + request.is_repeated
-        num_requests += count
-        num_repeated += request.is_repeated
-        num_bytes += count * request.layout.num_tokens
-        num_answer_tokens += count * request.max_new_tokens
-    return (
-        f"requests: {num_requests:,}, of which {num_repeated:,} repeat another; about "
-        f"{num_bytes // BYTES_PER_TOKEN:,} tokens of prompts, up to {num_answer_tokens:,} of answers"
-    )
+def _events(
+    pairs: Generator[tuple[int, Event | OrderResult], None, None],
+) -> Generator[Any, None, None]:
+    """Yield the events of a single prompt."""
+    with closing(pairs):
+        for _, event in pairs:
+            yield event

@@ -79,9 +79,25 @@ class TextAnswer(Answer):
         return self.reply.num_tokens
 
     @property
+    def num_prompt_tokens(self) -> int:
+        """Number of prompt tokens, as the server counts them."""
+        return self.reply.num_prompt_tokens
+
+    @property
+    def refusal(self) -> str:
+        """Reason why there is no answer, in the words of the provider; empty for an answer."""
+        return self.reply.error
+
+    @property
     def times(self) -> dict[str, float]:
         """Seconds of the request."""
         return {"seconds": self.reply.seconds}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as JSON, or the reason why there is none."""
+        if self.refusal:
+            return {"method": self.method, "text": None, "error": self.refusal}
+        return super().to_dict() | ({} if self.is_finished else {"is_finished": False})
 
 
 def parse_completion(body: bytes) -> Reply:

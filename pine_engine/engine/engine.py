@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Never, Unpack
@@ -12,7 +13,7 @@ from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine.events import Event, RunFinished, RunResult
 from pine_engine.engine.leave_one_out import LeaveOneOut, score_without_documents
 from pine_engine.engine.likelihood import Score, score_methods
-from pine_engine.engine.orders import OrderResult, ShuffleResult, choose_orders, run_orders
+from pine_engine.engine.orders import OrderResult, ShuffleResult, choose_orders, compare_orders, run_orders
 from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.engine.run import (
@@ -29,7 +30,9 @@ from pine_engine.errors import InputError
 from pine_engine.input_validation import as_tuple_of
 from pine_engine.models.embedded import Progress
 from pine_engine.models.load import load
+from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.messages import MessageLike
+from pine_engine.prompts.prompt import Prompt
 from pine_engine.prompts.tasks import USUAL_TASK
 from pine_engine.scheduling.scheduler import Coroutine, run_shared, stream_shared
 from pine_engine.scheduling.worker import RunControl, compute_on
@@ -178,6 +181,52 @@ class Engine(PreparedModel):
             control.report(RunFinished((yield from run.compute(control))))
 
         return stream_shared(work)
+
+    def compare_orders(
+        self,
+        prompt: Prompt | TokenLayout,
+        *,
+        orders: Iterable[Sequence[int]] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Generator[Event | OrderResult, None, None]:
+        """Answer in each document order and yield events, see `pine_engine.compare_orders`.
+
+        Args:
+            prompt: Prompt in its first document order.
+            orders: Document orders. Default: those of sample_orders.
+            **options: Keyword arguments of run.
+
+        Raises:
+            InputError: For invalid orders, and as run.
+        """
+        return compare_orders(self, prompt, orders=orders, **options)
+
+    def run_each(
+        self,
+        prompts: Sequence[Prompt | TokenLayout],
+        *,
+        orders: Sequence[Sequence[Sequence[int]]] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Generator[tuple[int, Event | OrderResult], None, None]:
+        """Answer several prompts, one after the other, and yield (index of the prompt, event).
+
+        Args:
+            prompts: Prompts with their documents.
+            orders: Document orders of each prompt, which are compared. Default: answers as of `generate`.
+            **options: Keyword arguments of run.
+
+        Raises:
+            InputError: As run.
+        """
+        for index, prompt in enumerate(prompts):
+            events: Generator[Event | OrderResult, None, None]
+            if orders is None:
+                events = self.generate(prompt, **options)
+            else:
+                events = self.compare_orders(prompt, orders=orders[index], **options)
+            with closing(events):
+                for event in events:
+                    yield index, event
 
     def shuffle(
         self,

@@ -86,9 +86,27 @@ class Answer:
         return len(self.token_ids)
 
     @property
+    def num_prompt_tokens(self) -> int | None:
+        """Number of prompt tokens, as a server counts them; None if PrefillDone reports the prefill."""
+        return None
+
+    @property
+    def refusal(self) -> str:
+        """Reason of a server that refuses to answer; empty for an answer."""
+        return ""
+
+    @property
     def times(self) -> dict[str, float]:
         """Measured times in seconds, by name."""
         return {"prefill_s": self.prefill_s, "decode_s_per_token": self.decode_s_per_token}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as JSON: text, number of tokens, and times in seconds.
+
+        An answer with a thinking part has this too, and whether the tokens go beyond it.
+        """
+        thinking = {"thinking": self.thinking, "is_finished": self.is_finished} if self.thinking else {}
+        return {"method": self.method, "text": self.text, "tokens": self.num_tokens, **self.times, **thinking}
 
     def _repr_html_(self) -> str:
         return _answers_table([self])
@@ -99,6 +117,35 @@ class GenerationFinished:
     """End of the answer of one method; other methods may continue."""
 
     answer: Answer
+
+
+@dataclass(frozen=True)
+class RequestsPlanned:
+    """First event of a run on a server: the number of its requests, and their size in a sentence."""
+
+    num_requests: int  # without repetitions
+    sentence: str
+
+
+@dataclass(frozen=True)
+class RequestProgress:
+    """Number of requests that have a reply, from time to time."""
+
+    num_replies: int
+    num_requests: int
+
+    @property
+    def place(self) -> str:
+        """Progress in words."""
+        return f"{self.num_replies} of {self.num_requests} prompts answered"
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Second answer of a server to the first request of a run, compared with its first answer."""
+
+    method: str
+    is_equal: bool
 
 
 @dataclass(frozen=True)
@@ -126,25 +173,8 @@ class RunResult:
         return [method for method, answer in self.answers.items() if answer.token_ids]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answers as JSON: for each method text, number of tokens, and times in seconds.
-
-        An answer with a thinking part has this too, and whether the tokens go beyond it.
-        """
-        answers = [
-            {
-                "method": answer.method,
-                "text": answer.text,
-                "tokens": answer.num_tokens,
-                **answer.times,
-                **(
-                    {"thinking": answer.thinking, "is_finished": answer.is_finished}
-                    if answer.thinking
-                    else {}
-                ),
-            }
-            for answer in self.answers.values()
-        ]
-        return {"results": answers}
+        """Return the answers as JSON, see `Answer.to_dict`."""
+        return {"results": [answer.to_dict() for answer in self.answers.values()]}
 
     def to_frame(self) -> "DataFrame":
         """Return the entries of `to_dict` as a pandas DataFrame, one row per method.
@@ -173,7 +203,17 @@ class RunFinished:
     result: RunResult
 
 
-Event = PrefillProgress | PrefillDone | TokenGenerated | GenerationFinished | RunFinished
+Event = (
+    PrefillProgress
+    | PrefillDone
+    | TokenGenerated
+    | RequestsPlanned
+    | RequestProgress
+    | Repeated
+    | GenerationFinished
+    | RunFinished
+)
+"""Event of a run. Those of requests come from a server, which has no progress within an answer."""
 
 
 def _answers_table(answers: Iterable[Answer]) -> str:

@@ -22,7 +22,7 @@ from pine_engine.engine.stock_passes import validate_stock_model
 from pine_engine.engine.streams import split_streams
 from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import as_int, as_ints, as_tuple_of, describe, sequence
-from pine_engine.methods.table import METHODS, Method, Requirement, default_methods, get_methods
+from pine_engine.methods.table import METHODS, Method, Output, Requirement, default_methods, get_methods
 from pine_engine.models import load
 from pine_engine.models.listing import state_values
 from pine_engine.models.packed import PackedWeight, pack, repack
@@ -69,7 +69,8 @@ class PreparedModel:
     Module and adapter state is copied and 4-bit weights are packed once; both follow changes of the model.
     """
 
-    ids_per_token = 1  # of a layout; more for an endpoint, whose tokens are estimated
+    ids_per_token = 1
+    answer_warning: str | None = None
 
     _packed: dict[nn.Parameter, PackedWeight]
     _patched_models: tuple[PatchedModel, ...]
@@ -188,9 +189,9 @@ class PreparedModel:
         """Methods that fit the model, in the order of the table."""
         return tuple(method for method in METHODS.values() if self.misfit(method) is None)
 
-    def misfit(self, method: Method) -> str | None:
-        """Return in a sentence why the method does not fit the model, None if it fits."""
-        return misfit(method, self._patched_models[0])
+    def misfit(self, need: Method | Output) -> str | None:
+        """Return in a sentence why the method does not fit the model, None if it fits; every output does."""
+        return misfit(need, self._patched_models[0]) if isinstance(need, Method) else None
 
     def select_methods(self, methods: str | Method | Iterable[str | Method] | None) -> tuple[Method, ...]:
         """Return the named methods, see get_methods; for None the default ones that fit the model.
@@ -238,6 +239,11 @@ class PreparedModel:
     def invariance_warning(self) -> str | None:
         """Reason in a sentence if bitwise identical results are not guaranteed here, otherwise None."""
         return self._invariance_warning
+
+    @property
+    def conditions(self) -> str:
+        """Model, dtype, device and decoding, in words."""
+        return f"{self.model_name}, {self.dtype}, {self.device}; greedy decoding"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model_name}, {self.dtype} on {self.device})"

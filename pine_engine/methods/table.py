@@ -103,6 +103,9 @@ Requirement = Literal["placement", "passes", "texts"]
 """Need of a method, the largest first: attention that places documents, the model's own forward passes, or
 answers to texts, which any server gives. What meets a need meets those after it."""
 
+Output = Literal["traces", "logits", "logprobs"]
+"""Result besides the text of an answer: a trace, logits, or log-probabilities of given texts."""
+
 Role = Literal["method", "other", "variant", "control"]
 """Method of the PINE paper, which `reproduce-paper` evaluates; other method; variant; or control."""
 

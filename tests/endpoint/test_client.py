@@ -12,9 +12,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from pine_engine import METHODS, TASKS, InputError, Prompt
 from pine_engine.endpoint import client as client_module
-from pine_engine.endpoint.client import Endpoint, TextRequest, describe_requests
+from pine_engine.endpoint.client import Endpoint
 from pine_engine.endpoint.failures import RefusalError
 from pine_engine.endpoint.replies import parse_completion
+from pine_engine.endpoint.requests import TextRequest, describe_requests
 from pine_engine.endpoint.text_layout import TextTokenizer
 from pine_engine.errors import Cancelled, EndpointError
 from tests.support.scripted_endpoint import (

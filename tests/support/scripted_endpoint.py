@@ -10,8 +10,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from pine_engine import METHODS, Prompt
-from pine_engine.endpoint.client import Endpoint, TextRequest
+from pine_engine.endpoint.client import Endpoint
 from pine_engine.endpoint.replies import Reply
+from pine_engine.endpoint.requests import TextRequest
 
 KEY = "sk-secret"
 PROMPT = Prompt("", ["b", "a"], "?")

@@ -304,7 +304,7 @@ def _print_estimate(
     endpoint: "Endpoint", examples: Sequence[Example], settings: Settings, found: Sequence[Record]
 ) -> None:
     """Print the number of requests that are not answered yet, and of their tokens."""
-    from pine_engine.endpoint.client import describe_requests
+    from pine_engine.endpoint.requests import describe_requests
     from pine_engine.lab.evaluation.measure_endpoint import planned_requests
 
     with output.progress(0) as advance:

@@ -5,8 +5,9 @@ from functools import partial
 
 import torch
 
-from pine_engine.endpoint.client import Endpoint, TextRequest
+from pine_engine.endpoint.client import Endpoint
 from pine_engine.endpoint.replies import Reply
+from pine_engine.endpoint.requests import TextRequest
 from pine_engine.errors import InputError
 from pine_engine.lab.debias.combining import DebiasResult, average_labels, count_votes
 from pine_engine.lab.debias.measured import MeasuredMethod

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 
-from pine_engine.endpoint.client import Endpoint, TextRequest
+from pine_engine.endpoint.client import Endpoint
 from pine_engine.endpoint.replies import Reply
+from pine_engine.endpoint.requests import TextRequest
 from pine_engine.errors import InputError
 from pine_engine.lab.debias.on_endpoint import check_measured
 from pine_engine.lab.evaluation.example_runs import Generation, PlannedResult, Prefill, distinct_parts

@@ -14,8 +14,9 @@ import pytest
 import app
 from pine_engine import METHODS, Engine, InputError
 from pine_engine.endpoint import client as client_module
-from pine_engine.endpoint.client import Endpoint, TextRequest
+from pine_engine.endpoint.client import Endpoint
 from pine_engine.endpoint.replies import Reply
+from pine_engine.endpoint.requests import TextRequest
 from pine_engine.prompts.thinking import SplitAnswer
 from pine_engine.scheduling.runs import Job, StopFlag
 from tests.support.api_server import running_server

@@ -61,7 +61,7 @@ def send_requests(
     Refused requests have no answer, and their orders are in no run. Raises EndpointError if the server does
     not answer, and InputError if it refuses all prompts.
     """
-    from pine_engine.endpoint.client import TextRequest, describe_requests, text_requests
+    from pine_engine.endpoint.requests import TextRequest, describe_requests, text_requests
 
     endpoint = endpoint.with_template_kwargs(parse_kwargs(form.chat_template_kwargs))
     requests = text_requests(layout, get_methods(form.methods), form.max_new_tokens, slots)
