@@ -45,7 +45,8 @@ from viz.page.common.host_settings import HostSettings, read_settings
 from viz.page.common.widgets import page_css, page_head, page_theme
 from viz.page.gradio_patches.blocks import GuardedBlocks, describe_results
 from viz.page.jobs import zerogpu
-from viz.page.jobs.sources import Choice, EngineSource, Sources, shown
+from viz.page.jobs.loader import EngineSource
+from viz.page.jobs.sources import Choice, Sources, shown
 from viz.page.serving import server
 from viz.page.serving.middleware import RequestFilter, add_headers
 from viz.page.serving.open_graph import OpenGraph

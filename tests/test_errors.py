@@ -10,7 +10,7 @@ import torch
 from pine_engine.errors import InputError, ModelError, PineError, import_extra
 from pine_engine.models.support import model_errors
 from tests.support.errors import has_field
-from viz.page.jobs.sources import EngineSource
+from viz.page.jobs.loader import EngineSource
 
 MEMORY_ERRORS = [
     MemoryError(),

@@ -263,7 +263,7 @@ def read_schemas() -> dict[str, Any]:
     import app
     from viz.page.build import build_page
     from viz.page.common.host_settings import DEFAULTS
-    from viz.page.jobs.sources import EngineSource
+    from viz.page.jobs.loader import EngineSource
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -25,7 +25,7 @@ import asyncio
 from app import all_sources
 from viz.page.build import build_page
 from viz.page.common.host_settings import DEFAULTS
-from viz.page.jobs.sources import EngineSource
+from viz.page.jobs.loader import EngineSource
 
 async def build():
     return build_page(all_sources(EngineSource(lambda: None, "none"), None, DEFAULTS), DEFAULTS)

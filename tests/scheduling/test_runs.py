@@ -19,7 +19,7 @@ from tests.support.running import logged, one_run, run_views, sources_of, views_
 from viz.page.answers.answering import prepare_answers
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
-from viz.page.jobs.sources import EngineSource
+from viz.page.jobs.loader import EngineSource
 from viz.page.position_sweep_job import prepare_sweep
 from viz.page.shuffle_job import prepare_shuffle
 

@@ -25,7 +25,8 @@ from pine_engine.scheduling.shared import SharedRun
 from pine_engine.scheduling.work import planned
 from tests.support.running import job_of, sources_of
 from tests.support.tiers import first_daily
-from viz.page.jobs.sources import EngineSource, Sources
+from viz.page.jobs.loader import EngineSource
+from viz.page.jobs.sources import Sources
 
 Work = Callable[..., Generator[Any, None, None]]
 

@@ -16,7 +16,8 @@ from pine_engine.scheduling.runs import Job, PreparedJob, Runs, RunState, StopFl
 from pine_engine.scheduling.work import Work
 from viz.page.common.failures import explain
 from viz.page.jobs.connection_tracker import current_caller
-from viz.page.jobs.sources import Choice, EngineSource, Sources
+from viz.page.jobs.loader import EngineSource
+from viz.page.jobs.sources import Choice, Sources
 
 View = TypeVar("View")
 

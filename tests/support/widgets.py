@@ -12,7 +12,7 @@ from app import all_sources
 from viz.page.build import build_page
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.gradio_patches.blocks import GuardedBlocks
-from viz.page.jobs.sources import EngineSource
+from viz.page.jobs.loader import EngineSource
 
 Built = TypeVar("Built")
 

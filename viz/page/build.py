@@ -35,7 +35,8 @@ from viz.page.internals import (
     opened_tab,
     show_run,
 )
-from viz.page.jobs.sources import Choice, Sources, Status
+from viz.page.jobs.loader import Status
+from viz.page.jobs.sources import Choice, Sources
 from viz.page.model_choice import OPEN, ModelPicker, bind_picker
 from viz.page.position_sweep import SweepTab, bind_sweep
 from viz.page.selection import first_selection

@@ -17,9 +17,11 @@ from viz.drawing.markup import render
 from viz.page.common.failures import explain, notice
 from viz.page.common.widgets import NEWEST_EVENT, PRIVATE_EVENT, STATE_EVENT, bind
 from viz.page.jobs.job_bar import JobBar, Updates, end_status
-from viz.page.jobs.sources import WAIT_S, Choice, Sources
+from viz.page.jobs.sources import Choice, Sources
 
 OPEN, CLOSE = "Change model", "Close"
+
+CHECK_S = 0.5  # seconds between two checks of Stop while a model is loaded
 
 SMALL = (
     "HuggingFaceTB/SmolLM2-360M-Instruct",
@@ -177,7 +179,7 @@ def load(
         choice = sources.choice(name or "", dtype)
         engine = None
         with sources.lease(USUAL_TASK, choice) as source:
-            while not stop.requested and (engine := source.wait(WAIT_S)) is None:
+            while not stop.requested and (engine := source.wait(CHECK_S)) is None:
                 yield {bar.status: notice(source.status.sentence)}
         if engine is None:
             yield end_status(bar, notice("Loading stopped. Current model unchanged."))

@@ -8,7 +8,7 @@ import viz.page.gradio_patches  # noqa: F401 - before gradio is imported
 from pine_engine.engine.engine import Engine
 from tests.support.families import TinyLlama
 from tests.support.tokenizers import letter_tokenizer
-from viz.page.jobs.sources import EngineSource
+from viz.page.jobs.loader import EngineSource
 
 
 @pytest.fixture(scope="session")

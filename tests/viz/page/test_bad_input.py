@@ -32,7 +32,7 @@ from viz.page.common.host_settings import DEFAULTS
 from viz.page.form.documents import Entry
 from viz.page.form.form import MAX_CHARACTERS, Form
 from viz.page.gradio_patches.blocks import NOT_FROM_THE_PAGE, GuardedBlocks, refuse_values
-from viz.page.jobs.sources import EngineSource
+from viz.page.jobs.loader import EngineSource
 from viz.page.serving import request_limits
 from viz.page.session import from_file
 

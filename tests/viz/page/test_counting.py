@@ -27,7 +27,8 @@ from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form, TokenCount
 from viz.page.form.options import DEFAULT_METHODS
-from viz.page.jobs.sources import EngineSource, Sources
+from viz.page.jobs.loader import EngineSource
+from viz.page.jobs.sources import Sources
 from viz.page.position_sweep_job import prepare_sweep
 from viz.page.shuffle_job import prepare_shuffle
 

@@ -38,7 +38,7 @@ from viz.page.form.fitting import show_misfits
 from viz.page.form.form import count_tokens, form_request
 from viz.page.form.options import DEFAULT_METHODS
 from viz.page.jobs import zerogpu
-from viz.page.jobs.sources import EngineSource
+from viz.page.jobs.loader import EngineSource
 from viz.page.position_sweep_job import prepare_sweep
 from viz.page.shuffle_job import prepare_shuffle
 from viz.page.tutorial import tutorial_document

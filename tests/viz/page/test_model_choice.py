@@ -27,7 +27,8 @@ from viz.page.form.documents import entries_from
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.jobs import sources as sources_module
-from viz.page.jobs.sources import Choice, EngineSource, Sources
+from viz.page.jobs.loader import EngineSource
+from viz.page.jobs.sources import Choice, Sources
 from viz.page.model_choice import facts_html
 
 FIRST = load_examples()[0]

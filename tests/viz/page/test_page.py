@@ -17,7 +17,7 @@ from viz.page.answers.answering import stopped_cards
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import Entry
 from viz.page.form.form import Form, count_tokens, shown_instruction
-from viz.page.jobs.sources import EngineSource
+from viz.page.jobs.loader import EngineSource
 
 # The form and its tokens
 

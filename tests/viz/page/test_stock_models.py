@@ -23,7 +23,8 @@ from viz.page.form.fitting import show_misfits
 from viz.page.form.options import DEFAULT_METHODS
 from viz.page.internals_figures import DRAWING, NO_ATTENTION, draw_attention
 from viz.page.internals_jobs import attention_request, prepare_attention
-from viz.page.jobs.sources import Choice, EngineSource, Sources
+from viz.page.jobs.loader import EngineSource
+from viz.page.jobs.sources import Choice, Sources
 from viz.page.position_sweep_job import prepare_sweep
 from viz.page.selection import first_selection
 from viz.page.shuffle_job import prepare_shuffle

@@ -1,152 +1,33 @@
-"""Models of the page, their loading, and the runs on them: models of the host and of tasks, and one other.
+"""Models of the page and the runs on them: models of the host and of tasks, and one other.
 
 A user can select another model. One is loaded at a time; the next one waits until no run uses it.
 """
 
-import logging
 import threading
-import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
 import pine_engine as pine
 from pine_engine.additions import find_addition
-from pine_engine.errors import Cancelled, InputError, ModelError, PineError, is_out_of_memory, one_line
+from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.methods.table import METHODS
 from pine_engine.models.dtypes import RequestedDtype, known_dtype, resolve_dtype
 from pine_engine.models.listing import LoadableModel, describe
-from pine_engine.models.load import context_words, fetch
+from pine_engine.models.load import fetch
 from pine_engine.models.resources import free_memory, release_memory
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.runs import Caller, Job, Runs, RunState, StopFlag
 from viz.page.jobs.connection_tracker import current_caller
 from viz.page.jobs.kept_runs import KeptRuns
+from viz.page.jobs.loader import EngineSource, Status
 
 if TYPE_CHECKING:  # imports torch
     from pine_engine.endpoint.client import Endpoint
 
-log = logging.getLogger(__name__)
-
-Stage = Literal["loading", "ready", "failed", "away"]
-
-
-@dataclass(frozen=True)
-class Status:
-    """State of the model, and a sentence for the user."""
-
-    stage: Stage
-    sentence: str
-
-
-class EngineSource:
-    """Loader of one engine or endpoint; `for_all` is True for the model of the host."""
-
-    def __init__(
-        self, load: "Callable[[], pine.Engine | Endpoint]", name: str, *, for_all: bool = True
-    ) -> None:
-        self.for_all = for_all
-        self._load = load
-        self._name = name
-        self._settled = threading.Event()
-        self._starting = threading.Lock()
-        self._engine: pine.Engine | Endpoint | None = None
-        self._described = self._failure = self._step = ""
-        self.is_cancelled = False  # True ends loading at its next report
-        self._started = time.monotonic()
-        self._thread = threading.Thread(target=self._run, name="load-model", daemon=True)
-
-    def start(self) -> None:
-        """Start loading unless it has started; return at once."""
-        with self._starting:
-            if self._thread.ident is None and not self._settled.is_set():
-                self._started = time.monotonic()
-                self._thread.start()
-
-    def load_here(self) -> "pine.Engine":
-        """Load in this thread and return the engine; only for a loader that has not started.
-
-        Raises PineError if loading fails.
-        """
-        with self._starting:
-            assert self._thread.ident is None and not self._settled.is_set()
-            self._run()
-        engine = self.wait(0)
-        assert engine is not None
-        return cast("pine.Engine", engine)  # an endpoint has nothing to load here
-
-    def wait(self, seconds: float) -> "pine.Engine | Endpoint | None":
-        """Return the engine, or None if it is still loading after `seconds`.
-
-        Raises PineError if loading failed.
-        """
-        self._settled.wait(seconds)
-        if self._failure:
-            raise PineError(self._failure)
-        return self._engine
-
-    def report(self, part: float, words: str) -> None:
-        """Store the progress of loading. Raises Cancelled if loading was cancelled; see models.load."""
-        if self.is_cancelled:
-            raise Cancelled("Model loading was cancelled.")
-        self._step = words
-
-    @property
-    def model_name(self) -> str | None:
-        """Return the name of the loaded model; None before."""
-        return None if self._engine is None else self._engine.model_name
-
-    @property
-    def sentence(self) -> str:
-        """Return the progress of loading, or its end, in words."""
-        return self.status.sentence
-
-    @property
-    def status(self) -> Status:
-        """Return the status of the model."""
-        if self._failure:
-            return Status("failed", self._failure)
-        if self._engine is not None:
-            return Status("ready", self._described)
-        seconds = int(time.monotonic() - self._started)
-        step = f": {self._step}" if self._step else ""
-        return Status("loading", f"Loading {self._name}{step} ({seconds} s)")
-
-    def _run(self) -> None:
-        try:
-            engine = self._load()
-            # In this thread, because in others the device on ZeroGPU is not a GPU.
-            facts = [engine.model_name, engine.device]
-            if context := engine.max_context_length:
-                facts = [engine.model_name, engine.dtype, engine.device, f"{context_words(context)} tokens"]
-            self._described = (
-                " · ".join(facts)
-                + (f" · only methods that need {engine.meets} fit" if engine.meets != "placement" else "")
-                + (" · not bitwise order-invariant on this machine" if engine.invariance_warning else "")
-            )
-            if engine.invariance_warning:
-                log.warning(engine.invariance_warning)
-            self._engine = engine
-        except PineError as error:
-            self._failure = str(error)
-            if self.for_all:  # other names are texts of visitors
-                log.error("Model loading failed: %s", error)
-        except Exception as error:
-            log.exception("Model loading failed")
-            reason = type(error).__name__
-            if is_out_of_memory(error):
-                reason = f"not enough memory: {one_line(error)}"
-            self._failure = (
-                f"Failed to load {self._name} ({reason}). See the server log, or restart with another model."
-            )
-        finally:
-            self._settled.set()
-
-
 SMALL_MODEL_S = 20.0  # maximum wait, in seconds, for the model of a task, which has some megabytes
-WAIT_S = 0.5  # seconds between two checks whether a waiting load can go on or was cancelled
 
 
 @dataclass(frozen=True)
@@ -198,8 +79,8 @@ class Sources:
         self._named = {shown(name): name for name in (host.name, *(allowed or ()))}
         self.allowed = None if allowed is None else tuple(self._named)
         self._others: dict[Choice, _Other] = {}
-        self._lock = threading.Lock()
-        self._loading = threading.Lock()
+        self._is_loading = False  # True while another model is loaded
+        self._changed = threading.Condition()  # protects other models, their users, and `_is_loading`
 
     def submit(
         self,
@@ -231,18 +112,19 @@ class Sources:
         if choice == self.host:
             yield self.main
             return
-        with self._lock:
+        with self._changed:
             other = self._others.get(choice) or self._add(choice)
             other.users += 1
         other.source.start()
         try:
             yield other.source
         finally:
-            with self._lock:
+            with self._changed:
                 other.users -= 1
                 if not other.users and other.source.status.stage == "loading":
                     other.source.is_cancelled = True
                     self._discard(choice, other)
+                self._changed.notify_all()
 
     def now(self, task: str, chosen: Choice | None = None) -> "pine.Engine | Endpoint | None":
         """Return the engine of a task, None if it is not loaded; a small one is waited for.
@@ -279,7 +161,7 @@ class Sources:
 
     def free(self) -> int:
         """Return the bytes that another model can take in place of the one that is loaded."""
-        with self._lock:
+        with self._changed:
             return free_memory(self.device) + sum(other.bytes for other in self._others.values())
 
     def _of_task(self, name: str) -> EngineSource:
@@ -300,7 +182,7 @@ class Sources:
             try:
                 return self._load(choice, other)
             except Exception:
-                with self._lock:
+                with self._changed:
                     self._discard(choice, other)  # so that the next run tries again
                 raise
 
@@ -313,41 +195,54 @@ class Sources:
 
     def _load(self, choice: Choice, other: _Other) -> "pine.Engine":
         report = other.source.report
-        # Two threads cannot import transformers at once: the second gets an incomplete module.
-        while self.main.status.stage == "loading":
+        if self.main.status.stage == "loading":
+            # Two threads cannot import transformers at once: the second gets an incomplete module.
             report(0.0, "waiting for the default model to load")
-            time.sleep(WAIT_S)
+            with suppress(PineError):
+                self.main.wait(None)
+        report(0.0, "")
         model, name = self.about(choice), self._named.get(choice.name, choice.name)
         if not model.supported:
             raise ModelError(f"Cannot load {choice.name}: {model.reason}.")
         dtype = resolve_dtype(choice.dtype, self.device, stored=model.stored)
         model.check_memory(dtype, self.free(), self.device)
         fetch(name, report)
-        while not self._loading.acquire(timeout=WAIT_S):
-            report(1.0, "waiting for another model to load")
-        try:
-            while not self._unload():
-                report(1.0, "waiting for the runs of another model")
-                time.sleep(WAIT_S)
+        with self._turn(other.source):
             model.check_memory(dtype, free_memory(self.device), self.device)
-            report(1.0, "reading weights")
             engine = pine.Engine.load(name, dtype=choice.dtype, device=self.device, progress=report)
             other.bytes = model.memory_bytes(dtype)
             return engine
-        finally:
-            self._loading.release()
 
-    def _unload(self) -> bool:
-        """Unload the loaded model; return False if a run uses it."""
-        with self._lock:
+    @contextmanager
+    def _turn(self, source: EngineSource) -> Iterator[None]:
+        """Unload the loaded model, once no run uses it, and let no other one be loaded in the block.
+
+        Raises Cancelled if the load was cancelled.
+        """
+        with self._changed:
+            while reason := self._obstacle():
+                source.report(1.0, f"waiting for {reason}")
+                self._changed.wait()
+            source.report(1.0, "reading weights")
+            self._is_loading = True
             loaded = [choice for choice, other in self._others.items() if other.bytes]
-            if any(self._others[choice].users for choice in loaded):
-                return False
             for choice in loaded:
                 del self._others[choice]
-        if loaded:
-            release_memory(self.device)
-        return True
+        try:
+            if loaded:
+                release_memory(self.device)
+            yield
+        finally:
+            with self._changed:
+                self._is_loading = False
+                self._changed.notify_all()
+
+    def _obstacle(self) -> str:
+        """Return what the next model waits for; "" if it can be loaded."""
+        if self._is_loading:
+            return "another model to load"
+        is_used = any(other.bytes and other.users for other in self._others.values())
+        return "the runs of another model" if is_used else ""
 
 
 def shown(name: str) -> str:

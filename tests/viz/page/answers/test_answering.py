@@ -27,7 +27,7 @@ from viz.page.form.documents import Entry
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.form.options import DEFAULT_METHODS
-from viz.page.jobs.sources import EngineSource
+from viz.page.jobs.loader import EngineSource
 
 
 def shown(text: str, task: str) -> Shown:

@@ -14,7 +14,7 @@ from pine_engine.scheduling.work import Work
 from tests.support.running import job_of, sources_of
 from viz.page.api.calls import answer_job
 from viz.page.api.result import ApiResult
-from viz.page.jobs.sources import EngineSource
+from viz.page.jobs.loader import EngineSource
 
 NO_TIME = 1e-9  # seconds that are over at the first look
 

@@ -14,7 +14,8 @@ from viz.page.api.calls import add_api
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.files.reading_files import FileReader
 from viz.page.gradio_patches.blocks import GuardedBlocks
-from viz.page.jobs.sources import EngineSource, Sources
+from viz.page.jobs.loader import EngineSource
+from viz.page.jobs.sources import Sources
 
 DOCUMENTS = ["a cat", "a hat"]
 

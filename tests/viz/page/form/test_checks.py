@@ -33,7 +33,7 @@ from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.options import number_of_orders, tries_all
 from viz.page.internals import View
-from viz.page.jobs.sources import EngineSource
+from viz.page.jobs.loader import EngineSource
 from viz.page.position_sweep_job import prepare_sweep
 from viz.page.session import session_of, to_code
 from viz.page.shuffle_job import orders_for

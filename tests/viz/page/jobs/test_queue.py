@@ -13,7 +13,7 @@ from tests.support.running import one_run, run_views, sources_of
 from tests.support.runs import form_of
 from viz.page.answers.answering import prepare_answers
 from viz.page.answers.run import Shown
-from viz.page.jobs.sources import EngineSource
+from viz.page.jobs.loader import EngineSource
 
 
 def views(

@@ -14,7 +14,8 @@ from pine_engine.models.embedded import Progress
 from pine_engine.models.listing import LoadableModel
 from tests.support.api_server import wait_until
 from viz.page.jobs import sources as sources_module
-from viz.page.jobs.sources import Choice, EngineSource, Sources, shown
+from viz.page.jobs.loader import EngineSource
+from viz.page.jobs.sources import Choice, Sources, shown
 
 GB = 1_000_000_000
 TASK = "judge"
@@ -71,7 +72,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(sources_module, "describe", machine.describe)
     monkeypatch.setattr(sources_module, "fetch", lambda name, progress: None)
     monkeypatch.setattr(sources_module, "free_memory", machine.free)
-    monkeypatch.setattr(sources_module, "WAIT_S", 0.02)
     return machine
 
 

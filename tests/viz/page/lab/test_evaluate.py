@@ -41,7 +41,7 @@ from viz.page.common.host_settings import DEFAULTS
 from viz.page.files.reading_files import FileReader, without_progress
 from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.options import OFFERED
-from viz.page.jobs.sources import EngineSource
+from viz.page.jobs.loader import EngineSource
 
 SETS = [name for _, name in built_in_choices()]
 ROW = {"id": "a", "task": "retrieval_qa", "question": "Why?", "documents": [{"text": "one"}, {"text": "two"}]}

@@ -38,7 +38,7 @@ from viz.lab.page.evaluate_job import (
 )
 from viz.page.common.host_settings import HostSettings
 from viz.page.form import checks
-from viz.page.jobs.sources import EngineSource
+from viz.page.jobs.loader import EngineSource
 
 
 def sent_request(name: str = "retrieval_qa", **changes: Any) -> MeasureRequest:

@@ -20,7 +20,8 @@ from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import Runs
 from tests.support.running import sources_of
 from viz.page.common.widgets import PLOTLY, PLOTLY_ADDRESS, page_head
-from viz.page.jobs.sources import EngineSource, Sources
+from viz.page.jobs.loader import EngineSource
+from viz.page.jobs.sources import Sources
 from viz.page.serving.middleware import OPEN
 from viz.page.serving.server import add_routes
 
