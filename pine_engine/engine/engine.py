@@ -1,15 +1,14 @@
 """The engine: one loaded model that answers prompts under several methods."""
 
 import os
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Never, Unpack
+from typing import Never, Unpack
 
 import torch
 
-from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine.events import Event, RunFinished, RunResult
 from pine_engine.engine.leave_one_out import LeaveOneOut, score_without_documents
 from pine_engine.engine.likelihood import Score, score_methods
@@ -17,8 +16,6 @@ from pine_engine.engine.orders import OrderResult, ShuffleResult, choose_orders,
 from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.engine.run import (
-    MAX_NEW_TOKENS,
-    DocumentsLike,
     MethodsLike,
     PromptLike,
     RequestParts,
@@ -31,9 +28,7 @@ from pine_engine.input_validation import as_tuple_of
 from pine_engine.models.embedded import Progress
 from pine_engine.models.load import load
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.messages import MessageLike
 from pine_engine.prompts.prompt import Prompt
-from pine_engine.prompts.tasks import USUAL_TASK
 from pine_engine.scheduling.scheduler import Coroutine, run_shared, stream_shared
 from pine_engine.scheduling.worker import RunControl, compute_on
 
@@ -88,25 +83,7 @@ class Engine(PreparedModel):
             decode_in_4bit=loaded.dtype == "4bit",
         )
 
-    def run(
-        self,
-        prompt: PromptLike = None,
-        *positional: Never,
-        question: str = "",
-        documents: DocumentsLike = None,
-        task: str = USUAL_TASK,
-        instruction: str = "",
-        system: str = "",
-        messages: Sequence[MessageLike] | None = (),
-        chat_template_kwargs: Mapping[str, Any] | None = None,
-        methods: MethodsLike = None,
-        max_new_tokens: int = MAX_NEW_TOKENS,
-        trace: bool | TraceConfig = False,
-        return_logits: bool = False,
-        stop_at_eos: bool = True,
-        prefix_cache: PrefixCache | None = None,
-        **unknown: Never,
-    ) -> RunResult:
+    def run(self, prompt: PromptLike = None, *positional: Never, **options: Unpack[RunOptions]) -> RunResult:
         """Answer a question over documents, or a prompt, greedily under each method.
 
         All answers are decoded in one batch, with one row per method.
@@ -114,49 +91,33 @@ class Engine(PreparedModel):
         Args:
             prompt: Prompt of text or token ids. Alternatively, pass its parts, from which a task builds it.
             *positional: No other positional argument: pass question=... and documents=[...].
-            question: Question about the documents.
-            documents: One or more texts, {"title": ..., "text": ...} or Document("text", "title"), or a table
-                with a column text and optionally a column title.
-            task: Name in TASKS.
-            instruction: Replaces the instruction of the task.
-            system: System message.
-            messages: Chat in place of question and system: {"role": ..., "content": ...} as in the OpenAI
-                API. The last user message is the question; earlier turns are part of the prefix.
-            chat_template_kwargs: Arguments of the chat template, such as {"enable_thinking": False}.
-            methods: One or more names or entries of METHODS, or "all". Default: the default methods.
-            max_new_tokens: Limit per answer. 0 computes the prefill only.
-            trace: Record positions, importances, attention and alternatives; with a TraceConfig, also
-                weights of single tokens.
-            return_logits: Return the logits of the suffix and of each decoding step.
-            stop_at_eos: False to continue after the end-of-sequence token.
-            prefix_cache: Earlier prompts. Prefixes and documents in it are reused, and this prompt is added.
-                Without it, only the methods of this run share them.
-            **unknown: No other option, such as temperature: use patch_generate for those of transformers.
+            **options: Keyword arguments of RunOptions. There are no others, such as temperature: use
+                patch_generate for those of transformers.
+
+                - `question`: Question about the documents.
+                - `documents`: One or more texts, {"title": ..., "text": ...} or Document("text", "title"),
+                  or a table with a column text and optionally a column title.
+                - `task`: Name in TASKS.
+                - `instruction`: Replaces the instruction of the task.
+                - `system`: System message.
+                - `messages`: Chat in place of question and system: {"role": ..., "content": ...} as in the
+                  OpenAI API. The last user message is the question; earlier turns are part of the prefix.
+                - `chat_template_kwargs`: Arguments of the chat template, such as {"enable_thinking": False}.
+                - `methods`: One or more names or entries of METHODS, or "all". Default: the default methods.
+                - `max_new_tokens`: Limit per answer. 0 computes the prefill only.
+                - `trace`: Record positions, importances, attention and alternatives; with a TraceConfig,
+                  also weights of single tokens.
+                - `return_logits`: Return the logits of the suffix and of each decoding step.
+                - `stop_at_eos`: False to continue after the end-of-sequence token.
+                - `prefix_cache`: Earlier prompts. Prefixes and documents in it are reused, and this prompt
+                  is added. Without it, only the methods of this run share them.
 
         Raises:
             InputError: For an unknown option, method or task, a prompt that exceeds the context, and for both
                 a prompt and its parts, or neither.
             ModelError: For logits that are not finite.
         """
-        run = prepare_run(
-            self,
-            prompt,
-            *positional,
-            question=question,
-            documents=documents,
-            task=task,
-            instruction=instruction,
-            system=system,
-            messages=messages,
-            chat_template_kwargs=chat_template_kwargs,
-            methods=methods,
-            max_new_tokens=max_new_tokens,
-            trace=trace,
-            return_logits=return_logits,
-            stop_at_eos=stop_at_eos,
-            prefix_cache=prefix_cache,
-            **unknown,
-        )
+        run = prepare_run(self, prompt, *positional, **options)
         return run_shared(run.compute)
 
     def generate(

@@ -1,14 +1,15 @@
 """One run: its arguments, the prefill of the prompt under every method, then all answers in one batch."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any, TypedDict, Unpack
 
 import torch
 from transformers import GenerationConfig
 
 from pine_engine.attention.recorder import TraceRecorder
+from pine_engine.attention.state import SequenceState
 from pine_engine.attention.trace import TraceConfig
 from pine_engine.engine.events import RunResult
 from pine_engine.engine.generation import (
@@ -59,7 +60,7 @@ class RequestParts(TypedDict, total=False):
 
 
 class RunOptions(RequestParts, total=False):
-    """Keyword arguments of `Engine.run`."""
+    """Keyword arguments of `Engine.run`, which documents them."""
 
     methods: MethodsLike
     max_new_tokens: int
@@ -98,35 +99,67 @@ class PreparedRun:
     @torch.inference_mode()
     def prefill(self, control: RunControl, choose: Choose = most_likely) -> Coroutine[list[ActiveGeneration]]:
         """Prefill the prompt under every method; each first token is reported before the next prefill."""
-        cache = self.prefix_cache or PrefixCache()
-        recorders = {method: self.recorder() for method in self.methods}
-        options = self.options()
-        flags: dict[str, Any] = {"return_logits": self.return_logits, "control": control}
         answers: dict[Method, ActiveGeneration] = {}
-        key = self.methods, self.layout.documents
-
-        def add(method: Method, answer: ActiveGeneration) -> None:
-            answers[method] = answer
-            cache.add(answer.rows[0].sequences, key)
-            answer.choose = choose
-            take_token(answer, self.model, self.max_new_tokens, self.stop_at_eos, control)
-
-        for number, method in enumerate(self.methods):
+        recorders = {method: self.recorder() for method in self.methods}
+        for method in self.methods:
             if method in answers:
                 continue
             yield pending_prefill(self.model, self.layout.num_tokens)
-            if self.prefix_cache:
-                missing = {other: recorders[other] for other in self.methods if other not in answers}
-                from_cache = replace(options, cached_sequences=cache.rows_for(key))
-                found = continue_answers(self.model, self.layout, missing, from_cache, **flags)
-                for other, answer in found.items():
-                    add(other, answer)
+            missing = {other: recorders[other] for other in self.methods if other not in answers}
+            for other, answer in self._continue_cached(missing, control).items():
+                answers[other] = self._begin(answer, choose, control)
             if method not in answers:
-                before = (answers[other].rows[0].sequences for other in self.methods[:number])
-                cached = tuple(chain(*before)) if cache.only_active else cache.rows
-                of_method = replace(options, recorder=recorders[method], cached_sequences=cached)
-                add(method, *prefill_answers(self.model, [self.layout], method, [of_method], **flags))
+                answer = self._prefill_alone(method, recorders[method], self._cached(answers), control)
+                answers[method] = self._begin(answer, choose, control)
         return [answers[method] for method in self.methods]
+
+    def _continue_cached(
+        self, recorders: Mapping[Method, TraceRecorder | None], control: RunControl
+    ) -> dict[Method, ActiveGeneration]:
+        """Prefill, in one batch, the suffix under those methods whose documents are in the prefix cache."""
+        if not self.prefix_cache:
+            return {}
+        options = replace(self.options(), cached_sequences=self.prefix_cache.rows_for(self._cache_key))
+        return continue_answers(
+            self.model, self.layout, recorders, options, return_logits=self.return_logits, control=control
+        )
+
+    def _prefill_alone(
+        self,
+        method: Method,
+        recorder: TraceRecorder | None,
+        cached: Sequence[SequenceState],
+        control: RunControl,
+    ) -> ActiveGeneration:
+        """Prefill the prompt under one method, after a prefix or documents of cached states."""
+        options = replace(self.options(), recorder=recorder, cached_sequences=cached)
+        (answer,) = prefill_answers(
+            self.model, [self.layout], method, [options], return_logits=self.return_logits, control=control
+        )
+        return answer
+
+    def _cached(self, answers: Mapping[Method, ActiveGeneration]) -> tuple[SequenceState, ...]:
+        """Return the states whose prefixes and documents the next prefill reuses.
+
+        They are those of all prompts in the cache. Without a cache, and in one of active runs, they are those
+        of this run only, by the order of its methods, because the reused prefix decides the last bits.
+        """
+        if self.prefix_cache and not self.prefix_cache.only_active:
+            return self.prefix_cache.rows
+        before = takewhile(answers.__contains__, self.methods)
+        return tuple(chain.from_iterable(answers[method].rows[0].sequences for method in before))
+
+    @property
+    def _cache_key(self) -> Hashable:
+        return self.methods, self.layout.documents
+
+    def _begin(self, answer: ActiveGeneration, choose: Choose, control: RunControl) -> ActiveGeneration:
+        """Choose the first token of a prefilled prompt, and add its states to the prefix cache."""
+        if self.prefix_cache:
+            self.prefix_cache.add(answer.rows[0].sequences, self._cache_key)
+        answer.choose = choose
+        take_token(answer, self.model, self.max_new_tokens, self.stop_at_eos, control)
+        return answer
 
     def recorder(self) -> TraceRecorder | None:
         """Return a recorder of the trace of one answer, if one was requested."""
@@ -198,29 +231,25 @@ def prefill_runs(runs: Sequence[PreparedRun], control: RunControl) -> Coroutine[
 
 
 def prepare_run(
-    model: PreparedModel,
-    prompt: PromptLike,
-    *positional: object,
-    methods: MethodsLike = None,
-    max_new_tokens: int = MAX_NEW_TOKENS,
-    trace: bool | TraceConfig = False,
-    return_logits: bool = False,
-    stop_at_eos: bool = True,
-    prefix_cache: PrefixCache | None = None,
-    **parts: Unpack[RequestParts],
+    model: PreparedModel, prompt: PromptLike, *positional: object, **options: Unpack[RunOptions]
 ) -> PreparedRun:
     """Return a run of validated options. Raises InputError as Engine.run."""
     if positional:
         got = f"got {len(positional)} more positional argument{'s' if len(positional) > 1 else ''}"
         advice = 'Pass question="..." and documents=["...", "..."], or a prompt alone.'
         raise InputError(f"only the prompt is positional: {got}. {advice}", field="prompt")
+    trace, prefix_cache = options.pop("trace", False), options.pop("prefix_cache", None)
     if not isinstance(trace, bool | TraceConfig | None):
         raise InputError(f"invalid trace: got {describe(trace)}, expected a TraceConfig", field="trace")
     if not isinstance(prefix_cache, PrefixCache | None):
         message = f"invalid prefix_cache: got {describe(prefix_cache)}, expected a PrefixCache"
         raise InputError(message, field="prefix_cache")
-    selected = model.select_methods(methods)
-    max_new_tokens = as_int(max_new_tokens, "answer length", least=0, unit=" tokens")
+    selected = model.select_methods(options.pop("methods", None))
+    max_new_tokens = as_int(
+        options.pop("max_new_tokens", MAX_NEW_TOKENS), "answer length", least=0, unit=" tokens"
+    )
+    return_logits, stop_at_eos = options.pop("return_logits", False), options.pop("stop_at_eos", True)
+    parts: RequestParts = options
     if parts.get("documents") is not None:
         parts["documents"] = as_documents(parts["documents"])
     layout = tokenize_request(model, prompt, **parts)
@@ -230,14 +259,7 @@ def prepare_run(
     config = TraceConfig() if trace is True else trace or None
     if config:
         config.check(model.num_layers, model.num_heads, layout.num_tokens + max_new_tokens)
-        if config.token_ranges and model.placement_problem:
-            message = f"attention cannot be traced: {model.placement_problem}. Leave out token_ranges."
-            raise InputError(message, field="trace")
-        moving = [method.name for method in selected if not method.has_plan or method.merge]
-        if config.token_ranges and moving:
-            places = "which do not read the prompt once, in its order"
-            message = f"token ranges cannot be traced under {', '.join(moving)}, {places}"
-            raise InputError(message, field="trace")
+        _check_token_ranges(config, model, selected)
     return PreparedRun(
         model,
         layout,
@@ -251,27 +273,31 @@ def prepare_run(
     )
 
 
-def tokenize_request(
-    model: PreparedModel,
-    prompt: PromptLike,
-    *,
-    question: str = "",
-    documents: DocumentsLike = None,
-    task: str = USUAL_TASK,
-    instruction: str = "",
-    system: str = "",
-    messages: Sequence[MessageLike] | None = (),
-    chat_template_kwargs: Mapping[str, Any] | None = None,
-    **unknown: Any,
-) -> TokenLayout:
-    """Return the token ids of the prompt, or of the one that the task builds from its parts."""
-    for name in unknown:
+def _check_token_ranges(config: TraceConfig, model: PreparedModel, methods: Sequence[Method]) -> None:
+    """Raise InputError for tokens of a prompt that no single pass reads in its order."""
+    if config.token_ranges and model.placement_problem:
+        message = f"attention cannot be traced: {model.placement_problem}. Leave out token_ranges."
+        raise InputError(message, field="trace")
+    moving = [method.name for method in methods if not method.has_plan or method.merge]
+    if config.token_ranges and moving:
+        places = "which do not read the prompt once, in its order"
+        message = f"token ranges cannot be traced under {', '.join(moving)}, {places}"
+        raise InputError(message, field="trace")
+
+
+def tokenize_request(model: PreparedModel, prompt: PromptLike, **parts: Unpack[RequestParts]) -> TokenLayout:
+    """Return the token ids of the prompt, or of the one that the task builds from its parts.
+
+    Raises:
+        InputError: For an unknown option, a prompt together with parts of one, and for neither.
+    """
+    for name in [name for name in parts if name not in RequestParts.__annotations__]:
         advice = "See help(Engine.run) for all options."
         if hasattr(GenerationConfig(), name):
             advice = "Answers are greedy; pass options of transformers to `generate` inside patch_generate."
         raise InputError(f"unknown option: got {name}. {advice}", field=name)
-    texts = (question, instruction, system, messages, chat_template_kwargs)
-    has_parts = documents is not None or any(texts) or task != USUAL_TASK
+    task, documents = parts.pop("task", USUAL_TASK), parts.pop("documents", None)
+    has_parts = documents is not None or any(parts.values()) or task != USUAL_TASK
     if prompt is not None and has_parts:
         message = "a prompt and parts of one were passed. Pass the prompt or its parts."
         raise InputError(message, field="prompt")
@@ -280,13 +306,4 @@ def tokenize_request(
     if documents is None:
         field = "documents" if has_parts else "prompt"
         raise InputError('there are no documents. Pass documents=["...", "..."], or a prompt.', field=field)
-    built = TASKS[task].prompt(
-        model.tokenizer,
-        question=question,
-        documents=documents,
-        instruction=instruction,
-        system=system,
-        messages=messages,
-        chat_template_kwargs=chat_template_kwargs,
-    )
-    return model.tokenize(built)
+    return model.tokenize(TASKS[task].prompt(model.tokenizer, documents=documents, **parts))

@@ -4,6 +4,7 @@ import gc
 import inspect
 import itertools
 import math
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -305,9 +306,8 @@ def test_parts_become_prompt_of_task(engine: Engine) -> None:
     assert engine.run(question="Who?", documents="red", **OPTIONS).layout == engine.tokenize(default)
 
 
-def test_run_signature_lists_all_options() -> None:
-    options = {"self", "prompt", "positional", "unknown", *RunOptions.__annotations__}
-    assert options == set(inspect.signature(Engine.run).parameters)
+def test_run_documents_all_options() -> None:
+    assert re.findall(r"- `(\w+)`: ", inspect.getdoc(Engine.run) or "") == [*RunOptions.__annotations__]
 
 
 def test_a_fork_waits_for_the_tokenizer(
