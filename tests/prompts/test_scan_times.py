@@ -15,7 +15,7 @@ from pine_engine.prompts.layout import tokenize_text
 from pine_engine.prompts.marked import MARK, split_documents
 from tests.support.tokenizers import byte_tokenizer
 from viz.export.standalone import _text
-from viz.page.form.documents import split_pasted
+from viz.page.form.pasted import split_pasted
 from viz.page.serving.server import escaped
 
 LENGTH = 4000  # characters of the shorter text; a quadratic scan of four times as many takes 10 to 100 ms

@@ -11,7 +11,7 @@ from viz.page.answers.answering import prepare_answers
 from viz.page.answers.run import Order, OrderAnswers, Run
 from viz.page.form.documents import Entries, entries_from
 from viz.page.form.form import Form
-from viz.page.selection import query_choices
+from viz.page.queries import query_choices
 
 THREE = entries_from([("Varo", "red cat"), ("Senna", "green"), ("Orm", "white hats")])
 

@@ -10,9 +10,11 @@ import gradio as gr
 from pine_engine.additions import find_addition
 from pine_engine.endpoint import NO_INTERNALS
 from viz.cards.tutorial import anchor, explanations_html
+from viz.page.answers.filling import bind_choices
+from viz.page.answers.form_run import bind_workspace
 from viz.page.answers.recordings import tutorial_recording
 from viz.page.answers.run import Run, Shown
-from viz.page.answers.workspace import Workspace, bind_choices, bind_workspace
+from viz.page.answers.workspace import Workspace
 from viz.page.api.arguments import Host
 from viz.page.api.calls import add_api
 from viz.page.common.disk import Disk

@@ -22,7 +22,7 @@ from viz.page.common.widgets import NEWEST_EVENT, PRIVATE_EVENT, bind
 from viz.page.form.checks import too_long
 from viz.page.form.examples import example_of
 from viz.page.form.form import Form, TokenCount, count_tokens, read_form, sized_instructions
-from viz.page.form.options import tries_all, with_controls
+from viz.page.form.orders import tries_all, with_controls
 from viz.page.jobs.job_bar import JobBar, Updates
 from viz.page.jobs.sources import Choice, Sources
 from viz.page.position_sweep import SweepTab

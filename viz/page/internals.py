@@ -25,15 +25,9 @@ from viz.page.common.widgets import NEWEST_EVENT, PRIVATE_EVENT, bind, build_fig
 from viz.page.internals_figures import DRAWING, FIGURES, TABS, draw_attention, how_to_read
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job
 from viz.page.jobs.sources import Sources
-from viz.page.selection import (
-    Selection,
-    first_selection,
-    layers_and_heads,
-    query_at,
-    query_choices,
-    run_documents,
-    turned,
-)
+from viz.page.queries import query_at, query_choices
+from viz.page.selection import Selection, first_selection, turned
+from viz.page.traced_run import layers_and_heads, run_documents
 
 NO_RUN = (
     "Run a question to see its attention masks, positions and document importance, and to compare answers."

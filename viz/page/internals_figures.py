@@ -21,18 +21,9 @@ from viz.figures.leave_one_out import leave_one_out_sentence
 from viz.page.answers.run import Run
 from viz.page.common.failures import notice
 from viz.page.internals_jobs import AttentionView, attention_request, recorded_attention
-from viz.page.selection import (
-    Selection,
-    has_attention,
-    has_query,
-    plan_of,
-    query_of_step,
-    ranked_trace,
-    shown_place,
-    step_of,
-    token_of,
-    traced_answer,
-)
+from viz.page.queries import has_query, query_of_step, step_of, token_of, traced_answer
+from viz.page.selection import Selection, shown_place
+from viz.page.traced_run import has_attention, plan_of, ranked_trace
 
 TABS = (
     ("attention", "Attention"),

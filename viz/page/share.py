@@ -8,9 +8,10 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.errors import InputError
+from viz.page.answers.filling import filled, filled_widgets
 from viz.page.answers.run import Run, Shown
 from viz.page.answers.shared import SharedResults, results_of, shown_of
-from viz.page.answers.workspace import Workspace, filled, filled_widgets
+from viz.page.answers.workspace import Workspace
 from viz.page.bundle import NAME, bundle
 from viz.page.common.disk import Disk, remove_folder
 from viz.page.common.failures import check_limit, explain, notice

@@ -18,11 +18,12 @@ from viz.figures.logprob_by_order import plot_logprob_by_order
 from viz.figures.positions_by_order import plot_document_positions
 from viz.figures.shuffle import plot_shuffle
 from viz.page.answers.answering import accepted_answers, is_correct_by
+from viz.page.answers.form_run import Started, clear_before, end_run, show_view, start_run
 from viz.page.answers.run import Inputs, Order, Run, Shown
-from viz.page.answers.workspace import Started, Workspace, clear_before, end_run, show_view, start_run
+from viz.page.answers.workspace import Workspace
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind, build_figure, figure_value
-from viz.page.form.options import number_of_orders, tries_all, with_controls
+from viz.page.form.orders import number_of_orders, tries_all, with_controls
 from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job, bind_resume
 from viz.page.jobs.sources import Sources
 from viz.page.shuffle_job import orders_for, prepare_shuffle

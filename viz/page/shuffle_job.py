@@ -23,7 +23,7 @@ from viz.page.answers.run import Order, Run, Shown, finish_run, order_answers
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import check_orders, form_layout
 from viz.page.form.form import Form, form_request
-from viz.page.form.options import tries_all, with_controls
+from viz.page.form.orders import tries_all, with_controls
 
 if TYPE_CHECKING:
     from pine_engine.endpoint.client import Endpoint

@@ -24,7 +24,8 @@ from viz.page.answers.run import Run
 from viz.page.common.widgets import PLOTLY, PRIVATE_EVENT, SCRIPTS, bind
 from viz.page.form.examples import load_examples
 from viz.page.internals_figures import of_method
-from viz.page.selection import first_selection, plan_of, run_documents, shown_place
+from viz.page.selection import first_selection, shown_place
+from viz.page.traced_run import plan_of, run_documents
 from viz.theme import CHOSEN
 
 FILE_NAME = "pine-tutorial.html"

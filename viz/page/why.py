@@ -20,7 +20,7 @@ from viz.figures.importance import normalize
 from viz.page.answers.recordings import RECORDED
 from viz.page.answers.run import Run, Shown
 from viz.page.form.examples import example_of, load_examples
-from viz.page.selection import plan_of
+from viz.page.traced_run import plan_of
 from viz.page.tutorial import source_of
 
 WHY_FILE = RECORDED / "why.json"

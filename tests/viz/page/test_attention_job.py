@@ -19,7 +19,8 @@ from viz.page.answers.answering import prepare_answers
 from viz.page.answers.run import Run
 from viz.page.internals_figures import draw_attention
 from viz.page.internals_jobs import AttentionView, attention_request, prepare_attention
-from viz.page.selection import Query, Selection, first_selection
+from viz.page.queries import Query
+from viz.page.selection import Selection, first_selection
 
 
 @pytest.fixture(scope="module")

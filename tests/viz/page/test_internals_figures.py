@@ -31,7 +31,8 @@ from viz.page.internals_figures import (
     draw_positions,
     other_answers,
 )
-from viz.page.selection import Query, Selection, first_selection, query_of_step
+from viz.page.queries import Query, query_of_step
+from viz.page.selection import Selection, first_selection
 
 NAMES = list(DRAWING)
 STEPS = 4

@@ -15,21 +15,17 @@ from viz.drawing.markup import pick
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.page.answers.run import Run
 from viz.page.internals import _shown, after_control, after_pick, new_picks
-from viz.page.selection import (
+from viz.page.queries import (
     Query,
-    Selection,
-    as_picks,
-    first_selection,
     has_query,
     num_suffix_queries,
     query_at,
     query_choices,
     query_of_step,
-    shown_place,
     step_of,
     token_of,
-    turned,
 )
+from viz.page.selection import Selection, as_picks, first_selection, shown_place, turned
 
 START = Selection("pine", Query("suffix", 5), layer=1, head=0)
 METHODS = ("vanilla", "pcw", "pine")

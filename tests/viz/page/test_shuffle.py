@@ -28,7 +28,7 @@ from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.examples import NO_EXAMPLE, load_examples
 from viz.page.form.form import form_request
-from viz.page.form.options import with_controls
+from viz.page.form.orders import with_controls
 from viz.page.jobs.loader import EngineSource
 from viz.page.shuffle import answer_html, orders_to_run, shuffle_tab
 from viz.page.shuffle_job import caption_of, orders_for, prepare_shuffle

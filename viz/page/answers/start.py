@@ -10,7 +10,7 @@ import gradio as gr
 
 from viz.drawing.markup import render
 from viz.page.answers.run import Inputs, Shown
-from viz.page.form.options import DEFAULT_ORDERS, number_of_orders, tries_all
+from viz.page.form.orders import DEFAULT_ORDERS, number_of_orders, tries_all
 
 
 def build_start(shown: Shown) -> gr.HTML:

@@ -17,18 +17,10 @@ from viz.drawing.markup import render
 from viz.page.common.failures import MAX_DOCUMENTS, MAX_UPLOAD_MB, explain, notice
 from viz.page.common.widgets import PRIVATE_EVENT, STATE_EVENT, bind
 from viz.page.files.reading_files import ROW_ENDINGS, FileReader
-from viz.page.form.documents import (
-    Entries,
-    Entry,
-    capital,
-    entries_json,
-    pasted_sentence,
-    read_entries,
-    room_beside,
-    split_pasted,
-)
+from viz.page.form.documents import Entries, Entry, capital, entries_json, read_entries, room_beside
 from viz.page.form.examples import are_of_example, load_examples
 from viz.page.form.form import check_size
+from viz.page.form.pasted import pasted_sentence, split_pasted
 from viz.page.jobs.job_bar import Updates
 
 ENDINGS = (".txt", ".md", ".pdf", *ROW_ENDINGS)

@@ -1,12 +1,8 @@
-"""Options of a run: methods, and the document orders of a shuffle test."""
-
-import math
-from collections.abc import Iterable, Sequence
+"""Widgets of the options of a run: methods, and arguments of the chat template."""
 
 import gradio as gr
 
-from pine_engine.methods.table import METHODS, Method, get_methods
-from pine_engine.prompts.orders import ALL_ORDERS_UP_TO
+from pine_engine.methods.table import METHODS, get_methods
 
 DEFAULT_METHODS = [row.name for row in get_methods()]
 OFFERED = {
@@ -14,8 +10,6 @@ OFFERED = {
     for row in sorted(METHODS.values(), key=lambda row: row.role == "other")
     if row.role != "variant"
 }
-SAMPLED_AT_MOST = 24
-DEFAULT_ORDERS = 6
 
 
 def build_method_boxes(elem_id: str) -> gr.CheckboxGroup:
@@ -54,29 +48,3 @@ def build_template_kwargs(elem_id: str) -> gr.Textbox:
         elem_id=elem_id,
         min_width=240,
     )
-
-
-# Orders
-
-
-def tries_all(num_documents: int) -> bool:
-    """Check whether all orders are run."""
-    return num_documents <= ALL_ORDERS_UP_TO
-
-
-def number_of_orders(num_documents: int, count: int) -> int:
-    """Return the number of orders to run, for a sample of `count`."""
-    return math.factorial(num_documents) if tries_all(num_documents) else count
-
-
-def with_controls(methods: Sequence[str], fitting: Iterable[Method] = ()) -> tuple[str, ...]:
-    """Return the methods and the missing controls: those of the table, and order-dependent defaults.
-
-    Of the controls, only those among the `fitting` methods, if these are known.
-    """
-    controls = [
-        row.name
-        for row in tuple(fitting) or METHODS.values()
-        if not row.is_order_invariant and (row.is_default or row.role == "control")
-    ]
-    return (*methods, *(name for name in controls if name not in methods))

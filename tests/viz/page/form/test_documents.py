@@ -6,16 +6,9 @@ from hypothesis import given, strategies as st
 from pine_engine.errors import InputError
 from pine_engine.prompts.prompt import Document
 from viz.page.common.failures import MAX_DOCUMENTS
-from viz.page.form.documents import (
-    Entry,
-    entries_from,
-    entries_json,
-    pasted_sentence,
-    read_entries,
-    room_beside,
-    split_pasted,
-)
+from viz.page.form.documents import Entry, entries_from, entries_json, read_entries, room_beside
 from viz.page.form.editor import check_room
+from viz.page.form.pasted import pasted_sentence, split_pasted
 
 
 @given(st.permutations(range(6)), st.lists(st.tuples(st.text(), st.text()), min_size=6, max_size=6))
