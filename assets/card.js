@@ -1,236 +1,227 @@
 /* The card that is shared: question, documents, answers of a method that depends on the order and of PINE, and a QR code
    of the link, drawn on a canvas of 1200 x 630 pixels. A picture has the answers in all orders, a video one order after
    the other. Nothing is sent to the server. */
-(() => {
-  "use strict";
-  const WIDTH = 1200;
-  const HEIGHT = 630;
-  const EDGE = 48;
-  const QR_SIZE = 234;
-  const TOP = 266; // of the answers
-  const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
-  const INK = "#1c2733";
-  const MUTED = "#566173";
-  const MARKS = { true: ["✓", "#0a6b3d"], false: ["✗", "#a8330c"], null: ["", MUTED] };
-  const CUT_OFF = ["(✓)", MUTED]; // contains the answer, cut off
-  const FRAMES_PER_S = 30;
-  const MAX_VIDEO_MS = 12_000;
-  const STEP_MS = 1200;
-  const MOVE_MS = 450;
-  const MAX_ANSWERS = 3; // distinct answers of a method in the picture
-  const MAX_BEFORE = 24; // characters of an answer in the picture before its decisive word
-  const TYPES = ["video/webm;codecs=vp9", "video/webm", "video/mp4"];
-  const NO_RECORDER = "This browser cannot record a video. Use Chrome, Edge or Firefox, or save the picture.";
+import { h, saveFile } from "../viz/drawing/common.js";
+import { currentTable } from "./order_table.js";
+import { partsOf } from "./ribbons.js";
 
-  const newCanvas = () => Object.assign(document.createElement("canvas"), { width: WIDTH, height: HEIGHT });
+const WIDTH = 1200;
+const HEIGHT = 630;
+const EDGE = 48;
+const QR_SIZE = 234;
+const TOP = 266; // of the answers
+const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
+const INK = "#1c2733";
+const MUTED = "#566173";
+const MARKS = { true: ["✓", "#0a6b3d"], false: ["✗", "#a8330c"], null: ["", MUTED] };
+const CUT_OFF = ["(✓)", MUTED]; // contains the answer, cut off
+const FRAMES_PER_S = 30;
+const MAX_VIDEO_MS = 12_000;
+const STEP_MS = 1200;
+const MOVE_MS = 450;
+const MAX_ANSWERS = 3; // distinct answers of a method in the picture
+const MAX_BEFORE = 24; // characters of an answer in the picture before its decisive word
+const TYPES = ["video/webm;codecs=vp9", "video/webm", "video/mp4"];
+const NO_RECORDER = "This browser cannot record a video. Use Chrome, Edge or Firefox, or save the picture.";
 
-  /* Return the lines of a text that fit; the last line ends with … if there are more. */
-  const wrapped = (context, text, width, maxLines) => {
-    const lines = [""];
-    for (const word of text.split(/\s+/)) {
-      const longer = `${lines.at(-1)} ${word}`.trim();
-      if (context.measureText(longer).width <= width || !lines.at(-1)) lines[lines.length - 1] = longer;
-      else lines.push(word);
+const newCanvas = () => h("canvas", { width: WIDTH, height: HEIGHT });
+
+/* Return the lines of a text that fit; the last line ends with … if there are more. */
+const wrapped = (context, text, width, maxLines) => {
+  const lines = [""];
+  for (const word of text.split(/\s+/)) {
+    const longer = `${lines.at(-1)} ${word}`.trim();
+    if (context.measureText(longer).width <= width || !lines.at(-1)) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  const kept = lines.slice(0, maxLines);
+  if (lines.length > maxLines) kept[maxLines - 1] += "…";
+  return kept.map((line) => {
+    let cut = line;
+    while (context.measureText(cut).width > width) cut = `${cut.slice(0, -2)}…`;
+    return cut;
+  });
+};
+
+/* Write a text of some lines, and return the top of what follows. */
+const write = (context, text, { x, y, width, size, weight = 400, color = INK, lines = 1 }) => {
+  context.font = `${weight} ${size}px ${FONT}`;
+  context.fillStyle = color;
+  context.textBaseline = "top";
+  const written = wrapped(context, text, width, lines);
+  written.forEach((line, place) => context.fillText(line, x, y + place * size * 1.25));
+  return y + written.length * size * 1.25;
+};
+
+const box = (context, x, y, width, height, fill, line) => {
+  context.beginPath();
+  context.roundRect(x, y, width, height, 10);
+  context.fillStyle = fill;
+  context.fill();
+  context.strokeStyle = line;
+  context.lineWidth = 2;
+  context.stroke();
+};
+
+/* places: slot of each document, a fraction while it moves. */
+const drawDocuments = (context, { state, documents }, places) => {
+  const count = places.length;
+  const gap = 16;
+  const width = (WIDTH - 2 * EDGE - gap * (count - 1)) / count;
+  places.forEach((slot, document) => {
+    const { letter, color, ink } = documents[document];
+    const x = EDGE + slot * (width + gap);
+    box(context, x, 162, width, 76, "#fff", "#cdd4df");
+    box(context, x + 12, 176, 30, 30, color, INK);
+    write(context, letter, { x: x + 20, y: 182, width: 22, size: 18, weight: 700, color: ink });
+    if (width > 120) write(context, state.texts[document], { x: x + 54, y: 174, width: width - 66, size: 20, lines: 2 });
+  });
+};
+
+/* rows: [] for a link that is too long, null for a card without a link. */
+const drawQr = (context, rows) => {
+  if (!rows) return;
+  const x = WIDTH - EDGE - QR_SIZE;
+  if (!rows.length) {
+    const text = "The link is too long for a QR code. Use “Copy link”.";
+    write(context, text, { x, y: TOP + 80, width: QR_SIZE, size: 20, color: MUTED, lines: 4 });
+    return;
+  }
+  const side = Math.floor(QR_SIZE / rows.length);
+  const start = WIDTH - EDGE - side * rows.length;
+  context.fillStyle = "#fff";
+  context.fillRect(start - 4 * side, TOP - 4 * side, side * (rows.length + 8), side * (rows.length + 8));
+  context.fillStyle = "#000";
+  rows.forEach((row, top) =>
+    [...row].forEach((cell, left) => {
+      if (cell === "1") context.fillRect(start + left * side, TOP + top * side, side, side);
+    }),
+  );
+};
+
+/* Return the two methods of the finding: the first that depends on the order, and the last that does not. */
+const comparedMethods = ({ methods }) => [
+  methods.find((method) => !method.is_order_invariant),
+  methods.findLast((method) => method.is_order_invariant),
+];
+
+const markOf = (answer) => (answer.is_cut_off ? CUT_OFF : MARKS[answer.is_correct]);
+
+/* Return the distinct answers of a method, the most frequent first, with the number of their orders. */
+const distinctAnswers = ({ answers }) => {
+  const counts = new Map();
+  for (const answer of answers.filter((one) => one?.is_done)) {
+    const key = answer.verdict ?? answer.text;
+    const text = answer.origin ? partsOf(answer, MAX_BEFORE).join("") : answer.text;
+    const count = (counts.get(key)?.count ?? 0) + 1;
+    counts.set(key, { text: answer.verdict ?? text, mark: markOf(answer), count });
+  }
+  return [...counts.values()].sort((left, right) => right.count - left.count);
+};
+
+const drawAnswers = (context, { state }, { order, qr }) => {
+  const width = (WIDTH - 2 * EDGE - 24 - (qr ? QR_SIZE + 48 : 0)) / 2;
+  comparedMethods(state).forEach((method, column) => {
+    if (!method) return;
+    const x = EDGE + column * (width + 24);
+    box(context, x, TOP, width, 248, column ? "#e8f6ee" : "#fff", "#cdd4df");
+    let y = write(context, method.label, { x: x + 20, y: TOP + 18, width: width - 40, size: 28, weight: 700 }) + 8;
+    const answers = distinctAnswers(method);
+    const total = method.answers.filter((answer) => answer?.is_done).length;
+    const current = method.answers[order];
+    const shown = current
+      ? [{ text: current.text, mark: markOf(current) }]
+      : answers.slice(0, MAX_ANSWERS);
+    for (const { text, mark: [mark, color], count } of shown) {
+      write(context, mark, { x: x + 20, y, width: 30, size: 22, weight: 700, color });
+      const size = current ? 26 : 20;
+      const full = count ? `${count} of ${total}: ${text}` : text;
+      y = write(context, full, { x: x + 48, y, width: width - 66, size, weight: 600, lines: current ? 4 : 2 }) + 6;
     }
-    const kept = lines.slice(0, maxLines);
-    if (lines.length > maxLines) kept[maxLines - 1] += "…";
-    return kept.map((line) => {
-      let cut = line;
-      while (context.measureText(cut).width > width) cut = `${cut.slice(0, -2)}…`;
-      return cut;
-    });
-  };
+    const more = answers.length - shown.length;
+    if (!current && more > 0)
+      write(context, `and ${more} more`, { x: x + 48, y, width: width - 66, size: 18, color: MUTED });
+  });
+};
 
-  /* Write a text of some lines, and return the top of what follows. */
-  const write = (context, text, { x, y, width, size, weight = 400, color = INK, lines = 1 }) => {
-    context.font = `${weight} ${size}px ${FONT}`;
-    context.fillStyle = color;
-    context.textBaseline = "top";
-    const written = wrapped(context, text, width, lines);
-    written.forEach((line, place) => context.fillText(line, x, y + place * size * 1.25));
-    return y + written.length * size * 1.25;
-  };
+/* Draw the card; order: index of the order whose answers are drawn, undefined for all orders. */
+const draw = (context, table, { qr, order, places, source }) => {
+  const { state } = table;
+  context.fillStyle = "#f6f8fb";
+  context.fillRect(0, 0, WIDTH, HEIGHT);
+  const width = WIDTH - 2 * EDGE;
+  const line = order === undefined ? "Same documents, another order. Does the answer change?" : `Order ${table.sequence.indexOf(order) + 1} of ${state.orders.length}`;
+  write(context, `PINE Explorer · ${line}`, { x: EDGE, y: 30, width, size: 22, color: MUTED });
+  write(context, state.question || "Which answer is better?", { x: EDGE, y: 70, width, size: 36, weight: 700, lines: 2 });
+  drawDocuments(context, table, places);
+  drawAnswers(context, table, { order, qr });
+  drawQr(context, qr);
+  const y = write(context, state.finding, { x: EDGE, y: 530, width, size: 20, weight: 700, lines: 2 });
+  write(context, source, { x: EDGE, y: y + 2, width, size: 16, color: MUTED, lines: 2 });
+};
 
-  const box = (context, x, y, width, height, fill, line) => {
-    context.beginPath();
-    context.roundRect(x, y, width, height, 10);
-    context.fillStyle = fill;
-    context.fill();
-    context.strokeStyle = line;
-    context.lineWidth = 2;
-    context.stroke();
-  };
+const placesIn = (order) => order.map((_, document) => order.indexOf(document));
 
-  /* places: slot of each document, a fraction while it moves. */
-  const drawDocuments = (context, { state, documents }, places) => {
-    const count = places.length;
-    const gap = 16;
-    const width = (WIDTH - 2 * EDGE - gap * (count - 1)) / count;
-    places.forEach((slot, document) => {
-      const { letter, color, ink } = documents[document];
-      const x = EDGE + slot * (width + gap);
-      box(context, x, 162, width, 76, "#fff", "#cdd4df");
-      box(context, x + 12, 176, 30, 30, color, INK);
-      write(context, letter, { x: x + 20, y: 182, width: 22, size: 18, weight: 700, color: ink });
-      if (width > 120) write(context, state.texts[document], { x: x + 54, y: 174, width: width - 66, size: 20, lines: 2 });
-    });
-  };
+/* Return the model and the source of the answers, and the base rate where it is shown. */
+const sourceText = ({ state }) => {
+  const rate = document.querySelector("#order-table [data-base-rate]:not([hidden])")?.textContent ?? "";
+  const model = document.querySelector("#model-status")?.textContent.trim();
+  return `${state.source || `Model: ${model}.`} ${rate}`.trim();
+};
 
-  /* rows: [] for a link that is too long, null for a card without a link. */
-  const drawQr = (context, rows) => {
-    if (!rows) return;
-    const x = WIDTH - EDGE - QR_SIZE;
-    if (!rows.length) {
-      const text = "The link is too long for a QR code. Use “Copy link”.";
-      write(context, text, { x, y: TOP + 80, width: QR_SIZE, size: 20, color: MUTED, lines: 4 });
-      return;
+/* Return the picture of the answers in all orders, as a blob. */
+export const picture = (qr) => {
+  const table = currentTable();
+  const canvas = newCanvas();
+  const places = placesIn(table.state.orders[table.sequence[0]]);
+  draw(canvas.getContext("2d"), table, { qr, places, source: sourceText(table) });
+  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+};
+
+/* Return why there is nothing to draw, or "". */
+const problem = () => {
+  if (document.querySelector("#answers-stale .page-stale")) return "Results are out of date. Run the orders first.";
+  return currentTable().state.orders.length ? "" : "No results yet. Run the orders first.";
+};
+
+export const card = async ({ qr }) => {
+  if (problem()) return problem();
+  saveFile(await picture(qr), "pine-explorer.png");
+  return "Picture saved.";
+};
+
+/* Record the canvas while one order follows another, and return what happened. */
+export const video = async ({ qr, status }) => {
+  const type = TYPES.find((one) => window.MediaRecorder?.isTypeSupported(one));
+  const canvas = newCanvas();
+  if (problem()) return problem();
+  if (!type || !canvas.captureStream) return NO_RECORDER;
+  const table = structuredClone(currentTable());
+  const { state, sequence } = table;
+  const context = canvas.getContext("2d");
+  const source = sourceText(table);
+  const step = Math.max(2 * MOVE_MS, Math.min(STEP_MS, MAX_VIDEO_MS / sequence.length));
+  let before = placesIn(state.orders[sequence[0]]);
+  draw(context, table, { qr, order: sequence[0], places: before, source });
+  const recorder = new MediaRecorder(canvas.captureStream(FRAMES_PER_S), { mimeType: type, videoBitsPerSecond: 4e6 });
+  const chunks = [];
+  recorder.addEventListener("dataavailable", ({ data }) => chunks.push(data));
+  const ended = new Promise((resolve) => recorder.addEventListener("stop", resolve));
+  recorder.start();
+  for (const [number, order] of sequence.entries()) {
+    status(`Recording order ${number + 1} of ${sequence.length}…`);
+    const after = placesIn(state.orders[order]);
+    const began = performance.now();
+    for (let passed = 0; passed < step; passed = performance.now() - began) {
+      const share = Math.min(1, passed / MOVE_MS);
+      const places = after.map((slot, document) => before[document] + (slot - before[document]) * share);
+      draw(context, table, { qr, order, places, source });
+      await new Promise((resolve) => setTimeout(resolve, 1000 / FRAMES_PER_S));
     }
-    const side = Math.floor(QR_SIZE / rows.length);
-    const start = WIDTH - EDGE - side * rows.length;
-    context.fillStyle = "#fff";
-    context.fillRect(start - 4 * side, TOP - 4 * side, side * (rows.length + 8), side * (rows.length + 8));
-    context.fillStyle = "#000";
-    rows.forEach((row, top) =>
-      [...row].forEach((cell, left) => {
-        if (cell === "1") context.fillRect(start + left * side, TOP + top * side, side, side);
-      }),
-    );
-  };
-
-  /* Return the two methods of the finding: the first that depends on the order, and the last that does not. */
-  const comparedMethods = ({ methods }) => [
-    methods.find((method) => !method.is_order_invariant),
-    methods.findLast((method) => method.is_order_invariant),
-  ];
-
-  const markOf = (answer) => (answer.is_cut_off ? CUT_OFF : MARKS[answer.is_correct]);
-
-  /* Return the distinct answers of a method, the most frequent first, with the number of their orders. */
-  const distinctAnswers = ({ answers }) => {
-    const counts = new Map();
-    for (const answer of answers.filter((one) => one?.is_done)) {
-      const key = answer.verdict ?? answer.text;
-      const text = answer.origin ? window.pineRibbons.partsOf(answer, MAX_BEFORE).join("") : answer.text;
-      const count = (counts.get(key)?.count ?? 0) + 1;
-      counts.set(key, { text: answer.verdict ?? text, mark: markOf(answer), count });
-    }
-    return [...counts.values()].sort((left, right) => right.count - left.count);
-  };
-
-  const drawAnswers = (context, { state }, { order, qr }) => {
-    const width = (WIDTH - 2 * EDGE - 24 - (qr ? QR_SIZE + 48 : 0)) / 2;
-    comparedMethods(state).forEach((method, column) => {
-      if (!method) return;
-      const x = EDGE + column * (width + 24);
-      box(context, x, TOP, width, 248, column ? "#e8f6ee" : "#fff", "#cdd4df");
-      let y = write(context, method.label, { x: x + 20, y: TOP + 18, width: width - 40, size: 28, weight: 700 }) + 8;
-      const answers = distinctAnswers(method);
-      const total = method.answers.filter((answer) => answer?.is_done).length;
-      const current = method.answers[order];
-      const shown = current
-        ? [{ text: current.text, mark: markOf(current) }]
-        : answers.slice(0, MAX_ANSWERS);
-      for (const { text, mark: [mark, color], count } of shown) {
-        write(context, mark, { x: x + 20, y, width: 30, size: 22, weight: 700, color });
-        const size = current ? 26 : 20;
-        const full = count ? `${count} of ${total}: ${text}` : text;
-        y = write(context, full, { x: x + 48, y, width: width - 66, size, weight: 600, lines: current ? 4 : 2 }) + 6;
-      }
-      const more = answers.length - shown.length;
-      if (!current && more > 0)
-        write(context, `and ${more} more`, { x: x + 48, y, width: width - 66, size: 18, color: MUTED });
-    });
-  };
-
-  /* Draw the card; order: index of the order whose answers are drawn, undefined for all orders. */
-  const draw = (context, table, { qr, order, places, source }) => {
-    const { state } = table;
-    context.fillStyle = "#f6f8fb";
-    context.fillRect(0, 0, WIDTH, HEIGHT);
-    const width = WIDTH - 2 * EDGE;
-    const line = order === undefined ? "Same documents, another order. Does the answer change?" : `Order ${table.sequence.indexOf(order) + 1} of ${state.orders.length}`;
-    write(context, `PINE Explorer · ${line}`, { x: EDGE, y: 30, width, size: 22, color: MUTED });
-    write(context, state.question || "Which answer is better?", { x: EDGE, y: 70, width, size: 36, weight: 700, lines: 2 });
-    drawDocuments(context, table, places);
-    drawAnswers(context, table, { order, qr });
-    drawQr(context, qr);
-    const y = write(context, state.finding, { x: EDGE, y: 530, width, size: 20, weight: 700, lines: 2 });
-    write(context, source, { x: EDGE, y: y + 2, width, size: 16, color: MUTED, lines: 2 });
-  };
-
-  const placesIn = (order) => order.map((_, document) => order.indexOf(document));
-
-  /* Return the model and the source of the answers, and the base rate where it is shown. */
-  const sourceText = ({ state }) => {
-    const rate = document.querySelector("#order-table [data-base-rate]:not([hidden])")?.textContent ?? "";
-    const model = document.querySelector("#model-status")?.textContent.trim();
-    return `${state.source || `Model: ${model}.`} ${rate}`.trim();
-  };
-
-  const save = (blob, name) => {
-    const anchor = document.createElement("a");
-    anchor.href = URL.createObjectURL(blob);
-    anchor.download = name;
-    anchor.click();
-    setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);
-  };
-
-  /* Return the picture of the answers in all orders, as a blob. */
-  const picture = (qr) => {
-    const table = window.pineOrderTable.read();
-    const canvas = newCanvas();
-    const places = placesIn(table.state.orders[table.sequence[0]]);
-    draw(canvas.getContext("2d"), table, { qr, places, source: sourceText(table) });
-    return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
-  };
-
-  /* Return why there is nothing to draw, or "". */
-  const problem = () => {
-    if (document.querySelector("#answers-stale .page-stale")) return "Results are out of date. Run the orders first.";
-    return window.pineOrderTable.read().state.orders.length ? "" : "No results yet. Run the orders first.";
-  };
-
-  const card = async ({ qr }) => {
-    if (problem()) return problem();
-    save(await picture(qr), "pine-explorer.png");
-    return "Picture saved.";
-  };
-
-  /* Record the canvas while one order follows another, and return what happened. */
-  const video = async ({ qr, status }) => {
-    const type = TYPES.find((one) => window.MediaRecorder?.isTypeSupported(one));
-    const canvas = newCanvas();
-    if (problem()) return problem();
-    if (!type || !canvas.captureStream) return NO_RECORDER;
-    const table = structuredClone(window.pineOrderTable.read());
-    const { state, sequence } = table;
-    const context = canvas.getContext("2d");
-    const source = sourceText(table);
-    const step = Math.max(2 * MOVE_MS, Math.min(STEP_MS, MAX_VIDEO_MS / sequence.length));
-    let before = placesIn(state.orders[sequence[0]]);
-    draw(context, table, { qr, order: sequence[0], places: before, source });
-    const recorder = new MediaRecorder(canvas.captureStream(FRAMES_PER_S), { mimeType: type, videoBitsPerSecond: 4e6 });
-    const chunks = [];
-    recorder.addEventListener("dataavailable", ({ data }) => chunks.push(data));
-    const ended = new Promise((resolve) => recorder.addEventListener("stop", resolve));
-    recorder.start();
-    for (const [number, order] of sequence.entries()) {
-      status(`Recording order ${number + 1} of ${sequence.length}…`);
-      const after = placesIn(state.orders[order]);
-      const began = performance.now();
-      for (let passed = 0; passed < step; passed = performance.now() - began) {
-        const share = Math.min(1, passed / MOVE_MS);
-        const places = after.map((slot, document) => before[document] + (slot - before[document]) * share);
-        draw(context, table, { qr, order, places, source });
-        await new Promise((resolve) => setTimeout(resolve, 1000 / FRAMES_PER_S));
-      }
-      before = after;
-    }
-    recorder.stop();
-    await ended;
-    save(new Blob(chunks, { type }), `pine-explorer.${type.match(/\w+\/(\w+)/)[1]}`);
-    return "Video saved.";
-  };
-
-  window.pineCard = { card, video, picture };
-})();
+    before = after;
+  }
+  recorder.stop();
+  await ended;
+  saveFile(new Blob(chunks, { type }), `pine-explorer.${type.match(/\w+\/(\w+)/)[1]}`);
+  return "Video saved.";
+};

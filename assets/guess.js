@@ -1,128 +1,123 @@
 /* Guess first: does vanilla's answer change if the first two documents are swapped? The table of all orders has both
    answers. On a first visit and as the first step of a presentation, the question hides the rest of the page. */
-(() => {
-  "use strict";
-  const SEEN = "pine-explorer-guess";
-  const MOVE_MS = 600;
-  const isStill = matchMedia("(prefers-reduced-motion: reduce)");
-  const isSame = (left, right) => left.length === right.length && left.every((one, place) => one === right[place]);
-  const swapped = ([first, second, ...others]) => [second, first, ...others];
+import { closest, h, isSame, isStill } from "../viz/drawing/common.js";
+import { isFresh } from "./drafts.js";
 
-  let table = null; // element, state, documents and functions of the last table of orders
-  let isOver = () => {}; // called when the page is shown
+const SEEN = "pine-explorer-guess";
+const MOVE_MS = 600;
+const swapped = ([first, second, ...others]) => [second, first, ...others];
 
-  const part = (selector) => table.element.querySelector(`.page-guess ${selector}`);
+let table = null; // element, state, documents and functions of the last table of orders
+let isOver = () => {}; // called when the page is shown
 
-  /* Without access to the storage, each visit would be a first one: then it asks never. */
-  const wasAsked = () => {
-    try {
-      return localStorage.getItem(SEEN) !== null;
-    } catch {
-      return true;
-    }
-  };
+const part = (selector) => table.element.querySelector(`.page-guess ${selector}`);
 
-  /* Return the two orders and vanilla's answers, null if one is unknown. */
-  const riddle = () => {
-    const { state } = table;
-    const method = state.methods.find((one) => !one.is_order_invariant);
-    const before = state.shown;
-    if (!method || (state.orders[before] ?? []).length < 2) return null;
-    const after = state.orders.findIndex((order) => isSame(order, swapped(state.orders[before])));
-    const answers = [before, after].map((index) => method.answers[index]);
-    if (!answers.every((answer) => answer?.is_done)) return null;
-    return { before, after, answers: answers.map(({ text }) => text) };
-  };
-
-  /* stage: "asking", "answered" or "over". */
-  const setStage = (stage) => {
-    for (const name of ["asking", "answered"]) document.body.classList.toggle(`pine-${name}`, name === stage);
-    if (!table) return;
-    const section = table.element.querySelector(".page-guess");
-    section.hidden = stage === "over";
-    section.dataset.stage = stage;
-    part("form").hidden = stage !== "asking";
-    part("[name=go-on]").hidden = stage !== "answered";
-  };
-
-  const chips = (order) =>
-    order.map((document) => {
-      const chip = window.document.createElement("li");
-      const { letter, color, ink } = table.documents[document];
-      chip.append(window.document.createElement("b"), table.state.texts[document]);
-      chip.firstChild.textContent = letter;
-      Object.assign(chip.firstChild.style, { background: color, color: ink });
-      return chip;
-    });
-
-  /* Ask, and return true; false if the table has no such answers. */
-  const ask = () => {
-    const found = table && riddle();
-    if (!found) return false;
-    const order = table.state.orders[found.before];
-    table.select(found.before);
-    part("h2").textContent = table.state.question;
-    part("ol").replaceChildren(...chips(order));
-    part("[data-swap]").textContent = `Swap ${table.documents[order[0]].letter} and ${table.documents[order[1]].letter}.`;
-    part("del").textContent = "";
-    part("ins").textContent = found.answers[0];
-    part("output").textContent = "";
-    setStage("asking");
+/* Without access to the storage, each visit would be a first one: then it asks never. */
+const wasAsked = () => {
+  try {
+    return localStorage.getItem(SEEN) !== null;
+  } catch {
     return true;
-  };
+  }
+};
 
-  const swap = () => {
-    const list = part("ol");
-    const [first, second] = list.children;
-    const moved = [first, second].map((chip) => [chip, chip.getBoundingClientRect()]);
-    first.before(second);
-    if (isStill.matches) return;
-    for (const [chip, { left, top }] of moved) {
-      const now = chip.getBoundingClientRect();
-      const from = `translate(${left - now.left}px, ${top - now.top}px)`;
-      chip.animate([{ transform: from }, { transform: "none" }], { duration: MOVE_MS, easing: "ease-in-out" });
-    }
-  };
+/* Return the two orders and vanilla's answers, null if one is unknown. */
+const riddle = () => {
+  const { state } = table;
+  const method = state.methods.find((one) => !one.is_order_invariant);
+  const before = state.shown;
+  if (!method || (state.orders[before] ?? []).length < 2) return null;
+  const after = state.orders.findIndex((order) => isSame(order, swapped(state.orders[before])));
+  const answers = [before, after].map((index) => method.answers[index]);
+  if (!answers.every((answer) => answer?.is_done)) return null;
+  return { before, after, answers: answers.map(({ text }) => text) };
+};
 
-  const answer = (guess) => {
-    const { after, answers } = riddle();
-    const truth = answers[0] === answers[1] ? "same" : "different";
-    swap();
-    if (truth === "different") part("del").textContent = answers[0];
-    part("ins").textContent = answers[1];
-    const verdict = guess === truth ? "You are right" : "Not right";
-    const change = truth === "same" ? "the answer stays the same here" : "the order alone changes the answer";
-    part("output").textContent = `${verdict}: ${change}.`;
-    setStage("answered");
-    part("[name=go-on]").focus();
-    setTimeout(() => table.select(after), isStill.matches ? 0 : MOVE_MS);
-  };
+/* stage: "asking", "answered" or "over". */
+const setStage = (stage) => {
+  for (const name of ["asking", "answered"]) document.body.classList.toggle(`pine-${name}`, name === stage);
+  if (!table) return;
+  const section = table.element.querySelector(".page-guess");
+  section.hidden = stage === "over";
+  section.dataset.stage = stage;
+  part("form").hidden = stage !== "asking";
+  part("[name=go-on]").hidden = stage !== "answered";
+};
 
-  /* Show the page, and do not ask on the next visit. */
-  const end = () => {
-    setStage("over");
-    if (!wasAsked()) localStorage.setItem(SEEN, "1");
-    document.querySelector("body:not(.pine-projector) #start-all")?.focus(); // the focused button is hidden
-    isOver();
-    isOver = () => {};
-  };
-
-  /* Take the current table. On a first visit without a link, ask and call `over` at the end; else return false. */
-  const offer = (shown, over) => {
-    const isFirst = !table;
-    table = shown;
-    if (!isFirst || !table.state.source || !window.pineSharing.isFresh()) return false;
-    if (wasAsked() || !ask()) return false;
-    isOver = over;
-    return true;
-  };
-
-  document.addEventListener("click", ({ target }) => {
-    const button = target instanceof Element ? target.closest(".page-guess button") : null;
-    if (!button) return;
-    if (button.name === "guess") answer(button.value);
-    else end();
+const chips = (order) =>
+  order.map((document) => {
+    const { letter, color, ink } = table.documents[document];
+    const badge = h("b", { textContent: letter, style: { background: color, color: ink } });
+    return h("li", {}, badge, table.state.texts[document]);
   });
 
-  window.pineGuess = { offer, ask, hide: () => setStage("over") };
-})();
+/* Ask, and return true; false if the table has no such answers. */
+export const ask = () => {
+  const found = table && riddle();
+  if (!found) return false;
+  const order = table.state.orders[found.before];
+  table.select(found.before);
+  part("h2").textContent = table.state.question;
+  part("ol").replaceChildren(...chips(order));
+  part("[data-swap]").textContent = `Swap ${table.documents[order[0]].letter} and ${table.documents[order[1]].letter}.`;
+  part("del").textContent = "";
+  part("ins").textContent = found.answers[0];
+  part("output").textContent = "";
+  setStage("asking");
+  return true;
+};
+
+const swap = () => {
+  const list = part("ol");
+  const [first, second] = list.children;
+  const moved = [first, second].map((chip) => [chip, chip.getBoundingClientRect()]);
+  first.before(second);
+  if (isStill()) return;
+  for (const [chip, { left, top }] of moved) {
+    const now = chip.getBoundingClientRect();
+    const from = `translate(${left - now.left}px, ${top - now.top}px)`;
+    chip.animate([{ transform: from }, { transform: "none" }], { duration: MOVE_MS, easing: "ease-in-out" });
+  }
+};
+
+const answer = (guess) => {
+  const { after, answers } = riddle();
+  const truth = answers[0] === answers[1] ? "same" : "different";
+  swap();
+  if (truth === "different") part("del").textContent = answers[0];
+  part("ins").textContent = answers[1];
+  const verdict = guess === truth ? "You are right" : "Not right";
+  const change = truth === "same" ? "the answer stays the same here" : "the order alone changes the answer";
+  part("output").textContent = `${verdict}: ${change}.`;
+  setStage("answered");
+  part("[name=go-on]").focus();
+  setTimeout(() => table.select(after), isStill() ? 0 : MOVE_MS);
+};
+
+export const hide = () => setStage("over");
+
+/* Show the page, and do not ask on the next visit. */
+const end = () => {
+  hide();
+  if (!wasAsked()) localStorage.setItem(SEEN, "1");
+  document.querySelector("body:not(.pine-projector) #start-all")?.focus(); // the focused button is hidden
+  isOver();
+  isOver = () => {};
+};
+
+/* Take the current table. On a first visit without a link, ask and call `over` at the end; else return false. */
+export const offer = (shown, over) => {
+  const isFirst = !table;
+  table = shown;
+  if (!isFirst || !table.state.source || !isFresh()) return false;
+  if (wasAsked() || !ask()) return false;
+  isOver = over;
+  return true;
+};
+
+document.addEventListener("click", ({ target }) => {
+  const button = closest(target, ".page-guess button");
+  if (!button) return;
+  if (button.name === "guess") answer(button.value);
+  else end();
+});

@@ -10,7 +10,7 @@ from viz.page.serving.open_graph import CARD
 
 PICTURE = """
 async () => {
-  const bytes = new Uint8Array(await (await window.pineCard.picture(null)).arrayBuffer());
+  const bytes = new Uint8Array(await (await pine.card.picture(null)).arrayBuffer());
   return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
 }
 """

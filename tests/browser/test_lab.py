@@ -139,7 +139,7 @@ def assert_answers_are_compared_word_by_word(page: Page) -> None:
     parts = ("the ", "key", " is", "Clara. ", "\n", "鑰匙", "it's ", "naïve", "_x1 ", "¿")
     pairs = [["".join(draw.choices(parts, k=draw.randrange(12))) for _ in range(2)] for _ in range(200)]
     found = page.evaluate(
-        "pairs => pairs.map(pair => pineAnswers.compare(pair)"
+        "pairs => pairs.map(pair => pine.answers.compare(pair)"
         ".map(own => own.map(({ word, isShared }) => [word, !isShared])))",
         pairs,
     )
@@ -281,12 +281,14 @@ def assert_query_is_chosen_by_mouse_and_keys(page: Page) -> None:
     expect(query).to_have_value(second)
     sent: list[str] = []
     page.on("request", lambda request: sent.append(request.post_data or ""))
-    page.evaluate("[{ layer: 3 }, { layer: 7 }, { query: 'document 0' }, { turn: 1 }].forEach(pineSelect)")
+    page.evaluate(
+        "[{ layer: 3 }, { layer: 7 }, { query: 'document 0' }, { turn: 1 }].forEach(pine.pictures.select)"
+    )
     expect(query).to_have_value(re.compile("^Document B"))
     expect(control(page, "Layer")).to_have_value("layer 7")
     assert len([body for body in sent if "document 0" in body]) == 1  # of several any may be shown last
     for layer in (4, 5, 6):
-        page.evaluate(f"pineSelect({{ layer: {layer} }})")
+        page.evaluate(f"pine.pictures.select({{ layer: {layer} }})")
     expect(control(page, "Layer")).to_have_value("layer 6")
     press(page, "Escape")
 
@@ -342,7 +344,7 @@ def assert_answers_are_compared_token_by_token(page: Page) -> None:
     expect(message).to_have_text(re.compile(r"^PINE, A: \S+%, \S+ pp vs. Vanilla$"))
     press(page, "ArrowRight")
     expect(message).to_contain_text("vs. PINE")
-    page.evaluate("pineSelect({ with_prefix: false })")
+    page.evaluate("pine.pictures.select({ with_prefix: false })")
     expect(bars.locator(".ytick")).to_have_text(["A", "B", "question"])
     expect(bars).to_be_focused()
     press(page, "Escape")

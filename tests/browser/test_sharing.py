@@ -204,7 +204,7 @@ def test_link_asks_before_it_replaces_text_and_draft_is_restored(
         expect(page.locator("#start-all")).to_have_text("Run")
         page.wait_for_timeout(1500)  # a step of the animation
         keep = (
-            "window.pineSharing.keep('', 'retrieval_qa', 'Kept?', '', [], 8, '[]', '');"
+            "pine.drafts.keep('', 'retrieval_qa', 'Kept?', '', [], 8, '[]', '');"
             "!!localStorage.getItem('pine-explorer-draft')?.includes('Kept?')"
         )
         assert not page.evaluate(keep)

@@ -54,7 +54,7 @@ def assert_tutorial_of_the_page_leads_to_live_figures(page: Page) -> None:
     expect(page.get_by_role("tab", name="Document importance")).to_have_attribute("aria-selected", "true")
     expect(plot(page, "importance")).to_be_visible()
     query = control(page, "Query token")
-    page.evaluate("pineSelect({ query: 'document 0' })")
+    page.evaluate("pine.pictures.select({ query: 'document 0' })")
     expect(query).to_have_value(re.compile("^Document A"))
     open_tab(page, "Attention masks")
     page.locator("#masks-how summary").click()

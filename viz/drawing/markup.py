@@ -17,9 +17,6 @@ from numpy.typing import NDArray
 
 FIGURES_CSS = Path(__file__).with_name("figures.css")
 
-FIGURE_SCRIPTS = (Path(__file__).with_name("pictures.js"), Path(__file__).with_name("figures.js"))
-"""Scripts in the order in which a document runs them, after plotly.js."""
-
 _ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parents[1] / "templates"),
     autoescape=True,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import plotly.io as pio
 from plotly.offline import get_plotlyjs
 
-from viz.drawing.markup import FIGURE_SCRIPTS, figure_styles, render
+from viz.drawing.markup import figure_styles, render
+from viz.drawing.scripts import FIGURE_SCRIPTS, join_modules
 from viz.export.standalone import packed_json
 from viz.lab.bias_curve import plot_bias_curve
 
@@ -40,7 +41,7 @@ def report_page(parts: "Sequence[Part]", *, title: str, made: str) -> str:
         ],
         # The rules of the dark page are applied where the system is dark.
         styles=_DARK_RULE.sub(r"@media (prefers-color-scheme: dark) {\nbody\1\n}", figure_styles()),
-        scripts=[get_plotlyjs(), *(path.read_text(encoding="utf-8") for path in FIGURE_SCRIPTS)],
+        scripts=[get_plotlyjs(), join_modules(FIGURE_SCRIPTS)],
     )
 
 

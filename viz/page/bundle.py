@@ -17,7 +17,8 @@ from pine_engine.invariance.platform_facts import ASPECTS
 from pine_engine.methods.table import METHODS, Method
 from viz.cards.tutorial import run_html
 from viz.drawing.identity import document_segment, order_name
-from viz.drawing.markup import FIGURE_SCRIPTS, Numbers, figure_styles, format_difference, format_value, render
+from viz.drawing.markup import Numbers, figure_styles, format_difference, format_value, render
+from viz.drawing.scripts import FIGURE_SCRIPTS, join_modules
 from viz.export.standalone import as_csv, figure_numbers, packed_json, picture_numbers, pictures_page
 from viz.figures.answer_tokens import AnswerTokens
 from viz.page.answers.run import Run
@@ -150,7 +151,7 @@ def _pictures(run: Run, drawn: Mapping[str, TabContent]) -> str:
         title="Figures of one run",
         about=f"{run.model}, {run.dtype}. This page works offline.",
         styles=figure_styles(),
-        scripts=[path.read_text(encoding="utf-8") for path in (PLOTLY, *FIGURE_SCRIPTS)],
+        scripts=[PLOTLY.read_text(encoding="utf-8"), join_modules(FIGURE_SCRIPTS)],
     )
 
 

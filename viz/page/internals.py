@@ -50,35 +50,10 @@ FIRST_TAB = "masks"  # initial tab, which needs no job
 MEAN = "mean"  # choice of layer or head for the mean
 MAX_SELECTIONS = 20  # maximum number of events handled at once
 
-COUNT_CLICK = "(...values) => [...values.slice(0, -1), (window.pineClicks = (window.pineClicks ?? 0) + 1)]"
-"""Script that sets the last input of an event to its number in the browser.
-
-Quick clicks are separate requests, which may arrive in any order. The last click decides which tab is open.
-"""
-
-TAB_EVENT: dict[str, Any] = PRIVATE_EVENT | {"trigger_mode": "multiple", "js": COUNT_CLICK}
+TAB_EVENT: dict[str, Any] = PRIVATE_EVENT | {"trigger_mode": "multiple", "js": "pine.bridge.countClick"}
 """Options of the event of a tab that is opened, whose last input is the number of clicks.
 
 With another mode, a tab that is opened while one is drawn would be dropped, or taken for that one.
-"""
-
-BRIDGE = f"""
-window.pineSelections ??= [];
-window.pineSelect = (what) => {{
-  const made = (window.pineSelections.at(-1)?.[0] ?? 0) + 1;
-  window.pineSelections = [...window.pineSelections, [made, what]].slice(-{MAX_SELECTIONS});
-  clearTimeout(window.pineSelecting);
-  window.pineSelecting = setTimeout(() => {{
-    props.value = JSON.stringify(window.pineSelections);
-    trigger("select");
-  }});
-}};
-"""
-"""Script of the bridge; viz/drawing/pictures.js calls it with each selection.
-
-The value of the bridge is the last selections, numbered: of queued events gradio (6.31) repeats the data of
-the first, which would lose the second. Selections of one moment are sent as one event, because gradio would
-run several at once and show them in any order. They persist when the bridge is recreated with its tab.
 """
 
 _Pick = Annotated[tuple[int, dict[str, Any]], FailFast()]
@@ -165,7 +140,10 @@ class Internals:
         self.figures: dict[str, gr.HTML] = {}  # by place, see FIGURES
         with gr.Column(elem_id="internals-section", elem_classes="page-section"):
             self.bridge = gr.HTML(
-                "", elem_id="pick-bridge", html_template="<span hidden>${value}</span>", js_on_load=BRIDGE
+                "",
+                elem_id="pick-bridge",
+                html_template="<span hidden>${value}</span>",
+                js_on_load=f"pine.bridge.mount({{ props, trigger, most: {MAX_SELECTIONS} }});",
             )
             self.announcement = gr.HTML(spoken(""), elem_id="query-announcement")
             empty = empty_panel(NO_RUN, press="run", label="Run")
@@ -186,7 +164,7 @@ class Internals:
                         with gr.Tab(label, id=label), gr.Column(elem_id=name):
                             self._build_tab(name)
         self.view = gr.State(View())  # mutated in place
-        self.clicks = gr.Number(0, visible=False)  # number of clicks on tabs, see COUNT_CLICK
+        self.clicks = gr.Number(0, visible=False)  # number of clicks on tabs, set by assets/bridge.js
         self.attention = gr.State(None)  # attention per token; None before
         self.left_out = gr.State(None)  # scores without each document; None before
         self.wanted = gr.State({})  # selection of an opened session, for the next run

@@ -36,7 +36,7 @@ from viz.page.session import (
     to_json,
 )
 
-PARAMETER = "session"  # of a link, as in assets/sharing.js
+PARAMETER = "session"  # of a link, as in assets/drafts.js
 MAX_RESULTS_CHARACTERS = 8_000  # of a link with answers
 MAX_QR_BYTES = 1_273  # of version 25, whose 117 modules can be scanned from the card
 CLICK_FILE = "() => document.querySelector('#run-file').click()"
@@ -64,7 +64,7 @@ class ShareBar:
             self.handed = gr.Textbox("", visible=False)  # data for the browser
             self.resumes = gr.Checkbox(False, visible=False)  # true if the last run of the browser is kept
             # Address of the page, code of the session in it, draft as JSON and key of the browser, all set by
-            # assets/sharing.js.
+            # assets/drafts.js.
             self.address, self.linked = gr.Textbox("", visible=False), gr.Textbox("", visible=False)
             self.draft, self.key = gr.Textbox("", visible=False), gr.Textbox("", visible=False)
             self.keep = gr.Button(
@@ -74,8 +74,8 @@ class ShareBar:
 
 
 def calling(function: str) -> dict[str, Any]:
-    """Return the options of an event that calls a function of assets/sharing.js with its inputs first."""
-    return PRIVATE_EVENT | {"js": f"(...values) => window.pineSharing.{function}(...values)"}
+    """Return the options of an event that calls a function of the scripts with its inputs first."""
+    return PRIVATE_EVENT | {"js": f"pine.{function}"}
 
 
 def bind_share(
@@ -93,20 +93,20 @@ def bind_share(
     page, view = bar.page, bar.internals.view
     # After a pause instead of after each change: an event per widget and key would delay typing.
     changes = [bar.keep.click, page.editor.cards.input, page.task.change]
-    gr.on(changes, None, [page.accepted, *page.inputs], bar.draft_kept, **calling("keep"))
+    gr.on(changes, None, [page.accepted, *page.inputs], bar.draft_kept, **calling("drafts.keep"))
     inputs, handed = [page.accepted, page.finished, view, *page.inputs], [bar.handed, bar.message]
     linked, shown = [bar.address, page.shown, *inputs], [bar.link, bar.message]
-    link = bar.share.click(bind(create_link, bar), linked, [bar.handed, *shown], **calling("here"))
-    link.success(None, handed, shown, **calling("share"))
+    link = bar.share.click(bind(create_link, bar), linked, [bar.handed, *shown], **calling("sharing.here"))
+    link.success(None, handed, shown, **calling("sharing.share"))
     saved = bar.save.click(bind(save_session, bar), inputs, handed, **PRIVATE_EVENT)
-    saved.success(None, bar.handed, None, **calling("save"))
+    saved.success(None, bar.handed, None, **calling("sharing.save"))
     filling = [page.example, *filled_widgets(page), page.methods, page.length, page.chat_template_kwargs]
     filling += [bar.internals.wanted, bar.internals.tabs, bar.resumes, page.key, bar.message]
     stored, file = [bar.linked, bar.draft, bar.key, view], [*filling, bar.opening]
-    loaded = blocks.load(bind(restore, bar, settings, kept), stored, filling, **calling("begin"))
+    loaded = blocks.load(bind(restore, bar, settings, kept), stored, filling, **calling("drafts.begin"))
     opened = bar.opening.upload(bind(open_file, bar, settings), [bar.opening, view], file, **PRIVATE_EVENT)
     for event in (loaded, opened):
-        event.success(None, bar.resumes, bar.draft_kept, **calling("opened"))
+        event.success(None, bar.resumes, bar.draft_kept, **calling("drafts.opened"))
     for event in run_events:
         event.then(
             lambda run: gr.update(interactive=run is not None and not run.recorded),

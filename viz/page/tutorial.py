@@ -17,6 +17,7 @@ from viz.cards import tutorial as cards
 from viz.cards.shuffle import answer_letters
 from viz.drawing.identity import Segment, document_letter, order_name
 from viz.drawing.markup import empty_panel, figure_styles, render
+from viz.drawing.scripts import join_modules
 from viz.figures.shuffle import plot_answers
 from viz.page.answers.answering import is_correct_by
 from viz.page.answers.recordings import Recording, tutorial_recording
@@ -82,7 +83,7 @@ def tutorial_document(run: Run | None) -> str:
         title=cards.CONTENT["title"],
         about=f"{f'Your run: {source_of(run)}' if run else recording.run.recorded}. This page works offline.",
         styles=figure_styles(),
-        scripts=[path.read_text(encoding="utf-8") for path in (PLOTLY, *SCRIPTS)],
+        scripts=[PLOTLY.read_text(encoding="utf-8"), join_modules(SCRIPTS)],
     )
 
 

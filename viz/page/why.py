@@ -53,7 +53,7 @@ def build_why() -> gr.HTML:
     return gr.HTML(
         "",
         html_template=render("why.html", steps=steps, methods=methods),
-        js_on_load="window.pineWhy.mount({ element, props, watch });",
+        js_on_load="pine.why.mount({ element, props, watch });",
         apply_default_css=False,
         elem_id="why",
     )

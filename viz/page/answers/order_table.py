@@ -41,7 +41,7 @@ def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
     return gr.HTML(
         order_table_json(shown, accepted),
         html_template=render("order_table.html", positions=anchor("Positions")),
-        js_on_load="window.pineOrderTable.mount({ element, props, watch });",
+        js_on_load="pine.order_table.mount({ element, props, watch });",
         apply_default_css=False,
         elem_id="order-table",
         all_up_to=ALL_ORDERS_UP_TO,

@@ -20,7 +20,7 @@ def build_start(shown: Shown) -> gr.HTML:
     return gr.HTML(
         start_json(len(form.entries), DEFAULT_ORDERS, missing),
         html_template=render("start.html"),
-        js_on_load="window.pineStart.mount({ element, props, watch });",
+        js_on_load="pine.start.mount({ element, props, watch });",
         apply_default_css=False,
         elem_id="start",
         min_width=0,

@@ -11,7 +11,8 @@ from plotly.offline import get_plotlyjs_version
 from rcssmin import cssmin
 from rjsmin import jsmin
 
-from viz.drawing.markup import FIGURE_SCRIPTS, FIGURES_CSS
+from viz.drawing.markup import FIGURES_CSS
+from viz.drawing.scripts import FIGURE_SCRIPTS, join_modules
 from viz.export.standalone import packed_json
 
 MODEL_EVENT: dict[str, Any] = {"concurrency_limit": None}
@@ -52,7 +53,7 @@ def build_figure(elem_id: str, *, picks_itself: bool = False, **options: Any) ->
     viz/drawing/figures.js keeps selection, focus and zoom across redraws.
     """
     pick = "(what) => trigger('select', what)" if picks_itself else "null"
-    draw = f"window.pineFigures.mount(element, () => props.value, (draw) => watch('value', draw), {pick});"
+    draw = f"pine.figures.mount(element, () => props.value, (draw) => watch('value', draw), {pick});"
     return gr.HTML("", elem_id=elem_id, html_template="<figure></figure>", js_on_load=draw, **options)
 
 
@@ -66,10 +67,7 @@ def figure_value(figure: go.Figure | None) -> str:
 ASSETS = Path(__file__).parents[3] / "assets"
 
 SCRIPTS = (*FIGURE_SCRIPTS, ASSETS / "tutorial.js", ASSETS / "terms.js")
-"""Scripts of the page and of a saved tutorial."""
-
-PAGE_SCRIPTS = tuple(path for path in sorted(ASSETS.glob("*.js")) if path not in SCRIPTS)
-"""Scripts of the page only."""
+"""Modules of the page and of a saved tutorial."""
 
 _SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
 _MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
@@ -82,9 +80,8 @@ PLOTLY_ADDRESS = f"/assets/plotly-{get_plotlyjs_version()}.js"
 
 def page_head() -> str:
     """Return the HTML head of the page with its scripts inlined, without comments and indentation."""
-    scripts = [f'window.pinePlotly = "{PLOTLY_ADDRESS}";']
-    scripts += [jsmin(path.read_text(encoding="utf-8")) for path in (*SCRIPTS, *PAGE_SCRIPTS)]
-    return "".join(f"<script>{script}</script>" for script in scripts)
+    script = join_modules((*SCRIPTS, *sorted(ASSETS.glob("*.js"))))
+    return f'<script>{jsmin(script)}pine.figures.setPlotly("{PLOTLY_ADDRESS}");</script>'
 
 
 def page_css() -> str:

@@ -64,7 +64,7 @@ def build_cards(entries: Entries, nouns: Nouns) -> gr.HTML:
     return gr.HTML(
         entries_json(entries),
         html_template=render("document_cards.html", slot=anchor("slot")),
-        js_on_load="window.pineDocuments.mount({ element, trigger, props, watch });",
+        js_on_load="pine.documents.mount({ element, trigger, props, watch });",
         apply_default_css=False,
         elem_id="documents",
         badges=[str(segment_badge(document_segment(letter))) for letter in range(MAX_DOCUMENTS)],

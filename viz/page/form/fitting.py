@@ -29,7 +29,7 @@ def bind_misfits(
         "{}",
         elem_id="misfits",
         html_template="<span hidden></span>",
-        js_on_load="window.pineMisfits.mount({ props, watch });",
+        js_on_load="pine.misfits.mount({ props, watch });",
     )
     show = bind(show_misfits, misfits, boxes, sources)
     gr.on(triggers, show, [chosen, task, *boxes], [misfits, *boxes], **PRIVATE_EVENT)

@@ -101,7 +101,7 @@ def bind_job(
 
 def bind_resume(bars: Sequence[JobBar], outputs: Sequence[Any], sources: Sources, key: gr.State) -> Any:
     """Build the hidden button that shows the last run of a browser; return its event."""
-    button = gr.Button(visible="hidden", elem_id="resume-run")  # pressed by assets/sharing.js
+    button = gr.Button(visible="hidden", elem_id="resume-run")  # pressed by assets/drafts.js
     own = [widget for bar in bars for widget in (bar.status, bar.stop, bar.stopping)]
     options: dict[str, Any] = {**PRIVATE_EVENT, **MODEL_EVENT, "queue": True}
     return button.click(bind(resume, sources), key, [*own, *outputs], **options)
