@@ -16,7 +16,8 @@ from pine_engine.endpoint.repeats import Repeats
 from pine_engine.errors import EndpointError, InputError
 from pine_engine.prompts.chat_templates import ChatTemplateKwargs
 
-if TYPE_CHECKING:  # imports torch
+if TYPE_CHECKING:  # these import torch
+    from pine_engine.backend import Backend
     from pine_engine.endpoint.client import Endpoint
     from pine_engine.endpoint.replies import Reply
     from pine_engine.endpoint.requests import TextRequest
@@ -41,6 +42,17 @@ class EndpointOptions:
     endpoint: str | None = None
     max_concurrency: Positive = 4
     extra_body: str = "{}"
+
+    def open_backend(
+        self, model: ModelOptions, template_kwargs: ChatTemplateKwargs
+    ) -> "tuple[Backend, ChatTemplateKwargs]":
+        """Return the endpoint, or the loaded model, and the arguments of the chat template to render here.
+
+        Raises InputError for options that do not fit.
+        """
+        if endpoint := self.open(model, template_kwargs):
+            return endpoint, {}
+        return model.load(needs_tokenizer=True), template_kwargs
 
     def open(self, model: ModelOptions, template_kwargs: ChatTemplateKwargs) -> "Endpoint | None":
         """Return the endpoint, whose server gets the arguments of its chat template; None without an address.

@@ -22,7 +22,7 @@ from pine_engine.errors import ModelError
 from pine_engine.scheduling.work import format_seconds
 
 if TYPE_CHECKING:  # imports torch
-    from pine_engine.endpoint.client import Endpoint
+    from pine_engine.backend import Backend
 
 FAILED = 1  # exit status: a check failed, a result differs, or records are missing
 BAD_INPUT = 2  # exit status: an argument or a file cannot be used
@@ -128,9 +128,9 @@ class CommandResult(NamedTuple):
     caption: str = ""
 
 
-def report_header(engine: "pine.Engine | Endpoint") -> dict[str, Any]:
+def report_header(backend: "Backend") -> dict[str, Any]:
     """Return the first fields of a report: name and dtype of the model."""
-    return {"model": engine.model_name, "dtype": engine.dtype}
+    return {"model": backend.model_name, "dtype": backend.dtype}
 
 
 def print_result(result: CommandResult, *, as_json: bool) -> None:

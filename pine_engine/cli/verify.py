@@ -1,10 +1,10 @@
 """Subcommands `verify`, order invariance on examples or the self-test, and `reproduce`, of certificates."""
 
 import dataclasses
-import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +12,7 @@ import typer
 
 import pine_engine as pine
 from pine_engine.cli import output
-from pine_engine.cli.endpoint import EndpointOptions, send
+from pine_engine.cli.endpoint import EndpointOptions
 from pine_engine.cli.options import (
     Limit,
     Methods,
@@ -23,20 +23,17 @@ from pine_engine.cli.options import (
     parse_numbers,
 )
 from pine_engine.cli.output import CommandResult
+from pine_engine.cli.receive import receive
 from pine_engine.errors import InputError
 from pine_engine.invariance.certificate import read_certificate
-from pine_engine.methods.table import METHODS, Method
+from pine_engine.methods.table import METHODS
 from pine_engine.prompts.chat_templates import parse_kwargs
 
 if TYPE_CHECKING:
-    from pine_engine.endpoint.client import Endpoint
     from pine_engine.invariance.reproduction import Reproduction
-    from pine_engine.prompts.examples import Example
 
 DATA_ORDERS, SELF_TEST_ORDERS = 5, 2
 """Default numbers of orders of an example and of a prompt of the self-test, besides its own."""
-
-STATISTICS = ("orders", "num_distinct_answers", "max_abs_logit_diff", "bitwise_identical")
 
 
 def verify(
@@ -69,15 +66,13 @@ def verify(
         model: Model to test.
         server: Server that computes its answers.
     """
-    kwargs = parse_kwargs(chat_template_kwargs)
-    endpoint = server.open(model, kwargs)
     if self_test == (data is not None):
         raise InputError("verify needs either a file of data or --self-test; give one of them")
     if threads is not None and not self_test:
         raise InputError("--threads belongs to the self-test; give --self-test, or set OMP_NUM_THREADS")
-    if endpoint and self_test:
-        raise InputError("--self-test needs a loaded model; leave --endpoint out, or give data")
     if data is None:
+        if server != EndpointOptions():
+            raise InputError("--self-test needs a loaded model; leave --endpoint out, or give data")
         thread_counts = None if threads is None else parse_numbers(threads, "--threads")
         return _self_test(model, thread_counts, num_orders or SELF_TEST_ORDERS, seed)
     selected = method_names(methods)
@@ -85,119 +80,76 @@ def verify(
     from pine_engine.prompts.examples import read_examples  # imports numpy
 
     examples = read_examples(data, limit)
-    if endpoint:
-        return _verify_on_endpoint(
-            endpoint,
-            examples,
-            endpoint.select_methods(selected),
-            num_orders or DATA_ORDERS,
-            seed,
-            max_new_tokens,
-        )
-    engine = model.load(needs_tokenizer=True)
-    names = [method.name for method in engine.select_methods(selected)]
-    layouts = [example.comparison().with_kwargs(kwargs).tokenize(engine) for example in examples]
-    for layout in layouts:
-        engine.check_length(layout, max_new_tokens)
-    orders = [pine.sample_orders(layout.num_documents, num_orders or DATA_ORDERS, seed) for layout in layouts]
-    entries: list[dict[str, Any]] = []
-    with output.progress(sum(map(len, orders))) as advance:
-        options: dict[str, Any] = {"max_new_tokens": max_new_tokens, "stop_at_eos": False}
-        for example, layout, example_orders in zip(examples, layouts, orders, strict=True):
-            cells: list[dict[str, pine.OrderComparison]] = []
-            for event in pine.compare_orders(engine, layout, methods=names, orders=example_orders, **options):
-                if isinstance(event, pine.OrderResult):
-                    cells.append(event.comparisons)
-                    advance(example.id)
-                elif text := output.event_text(event):
-                    advance(f"{example.id}: {text}", 0)
-            for method, stats in pine.summarize_orders(cells).items():
-                values = {field: getattr(stats, field) for field in STATISTICS}
-                entries.append({"id": example.id, "method": method, **values})
-    return _verified(output.report_header(engine), names, entries, _logits_total)
-
-
-def _verify_on_endpoint(
-    endpoint: "Endpoint",
-    examples: Sequence["Example"],
-    methods: Sequence[Method],
-    num_orders: int,
-    seed: int,
-    max_new_tokens: int,
-) -> CommandResult:
-    """Compare the answers of a server across document orders; the first request of an example is repeated."""
-    from pine_engine.endpoint.requests import text_requests
-
-    planned = []
-    for example in examples:
-        layout = example.comparison().tokenize(endpoint)
-        orders = pine.sample_orders(layout.num_documents, num_orders, seed)
-        planned.append((example.id, text_requests(layout, methods, max_new_tokens, orders)))
-    sent = send(endpoint, [request for _, each in planned for request in each])
-    entries = []
-    for (name, each), method in product(planned, methods):
-        found = [sent.replies[request] for request in each if request.method == method]
-        texts = [reply.found.text for reply in found if not reply.error]
-        counts = {"orders": len(texts), "num_distinct_answers": len(set(texts))}
-        entries.append({"id": name, "method": method.name, **counts, "refused": len(found) - len(texts)})
-    names = [method.name for method in methods]
-    result = _verified(output.report_header(endpoint), names, entries, _texts_total)
-    return sent.finish(
-        result, [f"{name}, {request.method.name}" for name, each in planned for request in each]
+    backend, kwargs = server.open_backend(model, parse_kwargs(chat_template_kwargs))
+    names = [method.name for method in backend.select_methods(selected)]
+    prompts = [
+        (example.id, example.comparison().with_kwargs(kwargs).tokenize(backend)) for example in examples
+    ]
+    for _, layout in prompts:
+        backend.check_length(layout, max_new_tokens)
+    orders = [
+        pine.sample_orders(layout.num_documents, num_orders or DATA_ORDERS, seed) for _, layout in prompts
+    ]
+    received = receive(
+        backend,
+        prompts,
+        names,
+        orders=orders,
+        max_new_tokens=max_new_tokens,
+        stop_at_eos=backend.misfit("logits") is not None,  # logits behind the end are compared, too
     )
-
-
-def _verified(
-    header: dict[str, Any],
-    methods: list[str],
-    entries: list[dict[str, Any]],
-    total_of: Callable[[str, list[dict[str, Any]]], dict[str, Any]],
-) -> CommandResult:
-    """Return the result of the entries, one per example and method."""
-    summary = {name: total_of(name, [one for one in entries if one["method"] == name]) for name in methods}
-    report = header | {"rows": entries, "summary": summary}
+    entries = [
+        _entry(name, method, results, len(of_prompt))
+        for (name, _), results, of_prompt in zip(prompts, received.orders, orders, strict=True)
+        for method in names
+        if results or not received.is_stopped
+    ]
+    summary = {name: _total(name, [one for one in entries if one["method"] == name]) for name in names}
+    report = output.report_header(backend) | {"rows": entries, "summary": summary}
     rows = [{"method": name, **total} for name, total in summary.items()]
     changed = ", ".join(name for name, total in summary.items() if total["invariance_held"] is False)
     notes = [f"the order of the documents changed the output of: {changed}"] if changed else []
-    return CommandResult(report, rows, notes, output.FAILED if changed else 0)
+    status = output.FAILED if changed else 0
+    return received.finish(backend, CommandResult(report, rows, notes, status))
 
 
-def _texts_total(method: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return one method over all examples, by its texts."""
-    refused = sum(entry["refused"] for entry in entries)
-    has_changed = any(entry["num_distinct_answers"] > 1 for entry in entries)
-    is_equal = False if has_changed else None if refused else True
-    return _total(method, entries, is_equal, {"refused": refused} if refused else {})
+def _entry(name: str, method: str, results: "Sequence[pine.OrderResult]", num_orders: int) -> dict[str, Any]:
+    """Return the statistics of one method over the orders of one example; `refused` have no answer."""
+    cells = [{method: one.comparisons[method]} for one in results if method in one.comparisons]
+    refused = num_orders - len(cells)
+    entry: dict[str, Any] = {"id": name, "method": method, "orders": len(cells), "num_distinct_answers": 0}
+    if not cells:
+        return entry | {"refused": refused}
+    stats = pine.summarize_orders(cells)[method]
+    entry["num_distinct_answers"] = stats.num_distinct_answers
+    if stats.bitwise_identical is None:
+        return entry | {"refused": refused}
+    entry |= {name: getattr(stats, name) for name in ("max_abs_logit_diff", "bitwise_identical")}
+    return entry | ({"refused": refused} if refused else {})
 
 
-def _logits_total(method: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return one method over all examples, by its logits."""
-    bitwise_identical = all(entry["bitwise_identical"] for entry in entries)
-    # NaN counts as the largest.
-    largest = max(
-        (entry["max_abs_logit_diff"] for entry in entries), key=lambda diff: (math.isnan(diff), diff)
-    )
-    logits = {"max_abs_logit_diff": largest, "bitwise_identical": bitwise_identical}
-    return _total(method, entries, bitwise_identical, logits)
-
-
-def _total(
-    method: str,
-    entries: list[dict[str, Any]],
-    is_equal: bool | None,
-    others: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Return the counts of one method.
+def _total(method: str, entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return one method over all examples, by its logits, or by its texts where there are no logits.
 
     invariance_held is None if the method is not order-invariant, or if refused orders leave it open.
     """
+    refused = sum(entry.get("refused", 0) for entry in entries)
+    others: dict[str, Any] = {"refused": refused} if refused else {}
+    has_changed = any(entry["num_distinct_answers"] > 1 for entry in entries)
+    logits = [entry for entry in entries if "bitwise_identical" in entry]
+    if logits:
+        has_changed = not all(entry["bitwise_identical"] for entry in logits)
+        differences = [entry["max_abs_logit_diff"] for entry in logits]
+        others["max_abs_logit_diff"] = max(differences, key=lambda one: (isnan(one), one))  # NaN is largest
+        others["bitwise_identical"] = not has_changed
+    is_equal = False if has_changed else None if refused else True
     return {
         "rows": len(entries),
         "orders": sum(entry["orders"] for entry in entries),
         "rows_with_one_text": sum(
             entry["num_distinct_answers"] == 1 and not entry.get("refused") for entry in entries
         ),
-        **(others or {}),
+        **others,
         "invariance_held": is_equal if METHODS[method].is_order_invariant else None,
     }
 

@@ -1,18 +1,20 @@
 """Subcommands with --endpoint: results are those of the model itself, and runs resume."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pine_engine import Engine
-from pine_engine.cli import output
+from pine_engine.cli import main as cli, output
 from pine_engine.cli.output import BAD_INPUT, FAILED, STOPPED
 from pine_engine.endpoint import client as client_module
 from pine_engine.endpoint.client import Endpoint
@@ -290,6 +292,29 @@ def test_answers_before_a_failure_are_shown(
     outcome = run_at(pine, url, f"compare {data} --methods vanilla --json --max-concurrency 1")
     assert outcome.status == FAILED and "quota" in outcome.stderr
     assert [row["text"] for row in outcome.json["results"]] == ["Ben", None]
+
+
+@pytest.mark.parametrize("command", ["compare", "verify --num-orders 2"])
+def test_interrupt_prints_the_answers_before_it(
+    pine: Run, provider: tuple[ScriptedServer, str], data: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    _, url = provider
+    complete: Callable[..., Any] = Endpoint._complete
+
+    async def interrupt_second(self: Endpoint, client: Any, request: Any) -> Any:
+        if b"Who 1" in bytes(token for token in request.layout.ids if token < 256):
+            await asyncio.sleep(0.5)  # the first answer is taken
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(60)
+        return await complete(self, client, request)
+
+    monkeypatch.setattr(Endpoint, "_complete", interrupt_second)
+    monkeypatch.setattr(cli, "ends_on_interrupt", nullcontext)  # which ends the process
+    name, _, options = command.partition(" ")
+    outcome = run_at(pine, url, f"{name} {data} --methods vanilla --json --max-concurrency 1 {options}")
+    assert outcome.status == STOPPED and "stopped" in outcome.stderr
+    rows = outcome.json["results" if name == "compare" else "rows"]
+    assert [row["id"] for row in rows] == ["q0"] and outcome.json["refused"] == []
 
 
 def test_arguments_of_the_chat_template_are_sent(on_endpoint: Run, data: Path) -> None:

@@ -308,9 +308,7 @@ def test_verify_finds_invariance_by_method_and_example(pine: Run, folder: Path) 
 
 def test_verify_total_with_nan_is_nan() -> None:
     same = {"orders": 2, "num_distinct_answers": 1, "bitwise_identical": False}
-    total = verify_module._logits_total(
-        "pine", [{**same, "max_abs_logit_diff": one} for one in (0.5, math.nan)]
-    )
+    total = verify_module._total("pine", [{**same, "max_abs_logit_diff": one} for one in (0.5, math.nan)])
     assert math.isnan(total["max_abs_logit_diff"]) and total["invariance_held"] is False
 
 
