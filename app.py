@@ -47,10 +47,15 @@ from viz.page.gradio_patches.blocks import GuardedBlocks, describe_results
 from viz.page.jobs import zerogpu
 from viz.page.jobs.loader import EngineSource
 from viz.page.jobs.sources import Choice, Sources, shown
-from viz.page.serving import server
+from viz.page.serving.address_limits import AddressLimits
+from viz.page.serving.escaped_output import escape_output
+from viz.page.serving.mcp_messages import check_mcp_message
 from viz.page.serving.middleware import RequestFilter, add_headers
 from viz.page.serving.open_graph import OpenGraph
-from viz.page.serving.request_limits import AddressLimits, check_mcp_message, limit_request, limit_uploads
+from viz.page.serving.request_limits import limit_request, limit_uploads
+from viz.page.serving.routes import add_routes
+from viz.page.serving.sessions import Sessions
+from viz.page.serving.shutdown import end_process, end_signal, shut_down, wait_for_end
 
 if TYPE_CHECKING:
     from pine_engine.endpoint.client import Endpoint
@@ -144,7 +149,7 @@ def own_sources(device: str) -> dict[str, EngineSource]:
 
 def log_to_stderr() -> None:
     """Send the log to stderr, escaped: one JSON object per run, without user text."""
-    server.escape_output(sys.stdout, sys.stderr)
+    escape_output()
     log = logging.getLogger("pine_explorer")
     log.setLevel(logging.INFO)
     log.addHandler(logging.StreamHandler())
@@ -199,7 +204,7 @@ def launch(page: GuardedBlocks, settings: HostSettings, **options: Any) -> App:
     served.middleware_stack = CompressMiddleware(
         served.middleware_stack, remove_accept_encoding=True, **COMPRESSION
     )
-    served.state_holder = server.Sessions(page.connections)
+    served.state_holder = Sessions(page.connections)
     served.state_holder.set_blocks(page)
     limit_connections(page.server, MAX_CONNECTIONS, settings.proxies)
     return served
@@ -220,7 +225,7 @@ def main() -> None:
     with process_temp_dir(Path(os.environ.get("GRADIO_TEMP_DIR") or tempfile.gettempdir())) as folder:
         write_all_into(folder)
         serve(settings)
-    server.end_process()
+    end_process()
 
 
 def serve(settings: HostSettings) -> None:
@@ -240,7 +245,7 @@ def serve(settings: HostSettings) -> None:
     sources = all_sources(source, own, settings, allowed=allowed)
     page = build_page(sources, settings)
     log_to_stderr()
-    signals = server.end_signal()
+    signals = end_signal()
     try:
         served = launch(page, settings)
     except OSError:  # gradio's, which names variables of its own
@@ -251,11 +256,11 @@ def serve(settings: HostSettings) -> None:
             file=sys.stderr,
         )
         sys.exit(2)
-    server.add_routes(served, sources, lambda: len(page.state_holder.session_data))
+    add_routes(served, sources, lambda: len(page.state_holder.session_data))
     threading.Thread(target=page.disk.sweep_forever, name="sweep", daemon=True).start()
     source.start()
-    received_at = server.wait_for_end(signals)
-    server.shut_down(page, sources.runs, SHUTDOWN_S, since=received_at)
+    received_at = wait_for_end(signals)
+    shut_down(page, sources.runs, SHUTDOWN_S, since=received_at)
 
 
 if __name__ == "__main__":

@@ -59,3 +59,13 @@ def limit_body(receive: Receive, max_bytes: int, seconds: float) -> Receive:
         return message
 
     return receive_limited
+
+
+def replay(body: bytes, receive: Receive) -> Receive:
+    """Return a receive function that returns a body again, which has been received to its end."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return receive_again

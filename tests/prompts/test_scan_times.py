@@ -16,7 +16,7 @@ from pine_engine.prompts.marked import MARK, split_documents
 from tests.support.tokenizers import byte_tokenizer
 from viz.export.standalone import _text
 from viz.page.form.pasted import split_pasted
-from viz.page.serving.server import escaped
+from viz.page.serving.escaped_output import escaped
 
 LENGTH = 4000  # characters of the shorter text; a quadratic scan of four times as many takes 10 to 100 ms
 ALLOWED = 8.0  # times as long for a text four times as long

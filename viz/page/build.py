@@ -42,7 +42,7 @@ from viz.page.jobs.sources import Choice, Sources
 from viz.page.model_choice import OPEN, ModelPicker, bind_picker
 from viz.page.position_sweep import SweepTab, bind_sweep
 from viz.page.selection import first_selection
-from viz.page.serving.server import release_results
+from viz.page.serving.sessions import release_results
 from viz.page.share import ShareBar, bind_share
 from viz.page.shuffle import shuffle_tab
 from viz.page.tutorial import build_tutorial

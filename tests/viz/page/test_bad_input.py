@@ -33,7 +33,7 @@ from viz.page.form.documents import Entry
 from viz.page.form.form import MAX_CHARACTERS, Form
 from viz.page.gradio_patches.blocks import NOT_FROM_THE_PAGE, GuardedBlocks, refuse_values
 from viz.page.jobs.loader import EngineSource
-from viz.page.serving import request_limits
+from viz.page.serving import address_limits
 from viz.page.session import from_file
 
 # files
@@ -80,7 +80,7 @@ class PageClient(httpx.Client):
 def served(source: EngineSource, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageClient]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADIO_TEMP_DIR", str(tmp_path_factory.mktemp("uploads")))
-        patch.setattr(request_limits, "MAX_REQUESTS", 10**6)
+        patch.setattr(address_limits, "MAX_REQUESTS", 10**6)
         blocks = build_app(source)
         with unclosed_sockets():
             built(lambda: app.launch(blocks, DEFAULTS, quiet=True))

@@ -75,7 +75,7 @@ _MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 PLOTLY = ASSETS / "plotly" / "plotly-cartesian.min.js"
 
 PLOTLY_ADDRESS = f"/assets/plotly-{get_plotlyjs_version()}.js"
-"""URL of plotly.js; see viz/page/serving/server.py."""
+"""URL of plotly.js; see viz/page/serving/routes.py."""
 
 
 def page_head() -> str:

@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 
 from pine_engine.web.middleware import http_middleware
 from viz.page.jobs.connection_tracker import ConnectionTracker
-from viz.page.serving import request_limits
-from viz.page.serving.request_limits import LOGINS_S, REQUESTS_S, AddressLimits
+from viz.page.serving import address_limits
+from viz.page.serving.address_limits import LOGINS_S, REQUESTS_S, AddressLimits
 
 MAX_REQUESTS = 6
 MAX_EVENTS = 3
@@ -28,8 +28,8 @@ async def greet(scope: Any, receive: Any, send: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_limits, "MAX_REQUESTS", MAX_REQUESTS)
-    monkeypatch.setattr(request_limits, "MAX_PENDING_EVENTS", MAX_EVENTS)
+    monkeypatch.setattr(address_limits, "MAX_REQUESTS", MAX_REQUESTS)
+    monkeypatch.setattr(address_limits, "MAX_PENDING_EVENTS", MAX_EVENTS)
 
 
 def limited(app: Any = greet, *, pending: dict[str, Any] | None = None) -> Any:
@@ -111,7 +111,7 @@ def test_pending_events_of_one_address_are_limited(clock: list[float]) -> None:
 
 
 def test_address_limits_memory_is_bounded(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_limits, "MAX_ADDRESSES", 3)
+    monkeypatch.setattr(address_limits, "MAX_ADDRESSES", 3)
     limits = AddressLimits()
     for number in range(100):
         limits._requests_of(f"198.51.100.{number}").take()
@@ -127,8 +127,8 @@ async def check_password(scope: Any, receive: Any, send: Any) -> None:
 
 @pytest.fixture
 def few_logins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_limits, "MAX_LOGINS", 3)
-    monkeypatch.setattr(request_limits, "LOGIN_PAUSE_S", 0)
+    monkeypatch.setattr(address_limits, "MAX_LOGINS", 3)
+    monkeypatch.setattr(address_limits, "LOGIN_PAUSE_S", 0)
 
 
 @pytest.mark.parametrize("encoding", ["data", "files"])
@@ -154,9 +154,9 @@ def test_right_password_is_accepted_after_failures(
 
 
 def test_logins_after_failures_are_checked_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_limits, "MAX_LOGINS", 1)
-    monkeypatch.setattr(request_limits, "LOGIN_PAUSE_S", 0.05)
-    limit, active, most = request_limits.LoginLimit(), 0, 0
+    monkeypatch.setattr(address_limits, "MAX_LOGINS", 1)
+    monkeypatch.setattr(address_limits, "LOGIN_PAUSE_S", 0.05)
+    limit, active, most = address_limits.LoginLimit(), 0, 0
     limit.failures.take()
 
     async def log_in() -> None:

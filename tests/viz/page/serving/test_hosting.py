@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[4]
 
 SIGNAL_IN_A_THREAD = """
 import signal, sys, threading, time
-from viz.page.serving.server import end_signal, wait_for_end
+from viz.page.serving.shutdown import end_signal, wait_for_end
 
 signaled = end_signal()
 def receive():
@@ -54,7 +54,7 @@ A_LONG_LAYER = """
 import time
 import gradio as gr
 from pine_engine.scheduling.runs import Runs
-from viz.page.serving.server import end_process, end_signal, shut_down, wait_for_end
+from viz.page.serving.shutdown import end_process, end_signal, shut_down, wait_for_end
 
 runs = Runs()
 def read_prompt():

@@ -1,8 +1,7 @@
-"""Limits of one request: size and time, errors of gradio, uploads and MCP messages."""
+"""Limits of one request: size and time, errors of gradio, and uploads."""
 
 import asyncio
 import errno
-import json
 import logging
 import os
 import time
@@ -23,15 +22,11 @@ from starlette.testclient import TestClient
 from pine_engine.scheduling.work import format_seconds
 from pine_engine.web.middleware import http_middleware
 from viz.page.common.disk import FULL, Disk
-from viz.page.common.failures import MAX_VALUES
 from viz.page.serving import request_limits
 from viz.page.serving.request_limits import (
     MAX_BYTES,
-    MAX_DEPTH,
-    check_mcp_message,
     limit_request,
     limit_uploads,
-    message_problem,
 )
 
 MB = 1_000_000
@@ -155,60 +150,6 @@ def test_error_of_the_server_is_status_500_with_traceback(
     status, body = answer_of(fail, in_two_parts(b""))
     assert status == 500 and "Internal error" in body and "secret" not in body
     assert [record.levelname for record in caplog.records if record.exc_info] == ["ERROR"]
-
-
-# MCP messages
-
-CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"arguments": {"documents": %s}}}'
-
-
-@pytest.mark.parametrize(
-    ("body", "detail"),
-    [
-        (b"", "JSON"),
-        (b"\xff", "JSON"),
-        (b"{", "JSON"),
-        (CALL % (b"[" * 60 + b"]" * 60), "50 levels"),
-        (CALL % (b'{"a": ' * 100_000 + b"1" + b"}" * 100_000), "50 levels"),
-    ],
-)
-def test_mcp_message_invalid_is_rejected(body: bytes, detail: str) -> None:
-    def app(scope: Any, receive: Any, send: Any) -> Any:
-        raise AssertionError
-
-    answered = TestClient(http_middleware(check_mcp_message)(app)).post("/gradio_api/mcp/", content=body)
-    assert answered.status_code == 400 and detail in answered.json()["detail"]
-
-
-@pytest.mark.parametrize(
-    ("content", "keyword"),
-    [
-        ([0] * (MAX_VALUES + 1), "values"),
-        ([[0] * 1000] * 101, "values"),
-        ([{}] * MAX_VALUES, "objects"),
-        ({f"k{number}": 0 for number in range(65)}, "keys"),
-    ],
-)
-def test_mcp_message_with_many_values_is_refused(content: Any, keyword: str) -> None:
-    assert keyword in (message_problem(CALL % json.dumps(content).encode()) or "")
-
-
-def test_mcp_message_depth_counts_levels() -> None:
-    for depth, is_refused in ((MAX_DEPTH, False), (MAX_DEPTH + 1, True)):
-        assert bool(message_problem(b"[" * depth + b"]" * depth)) is is_refused
-
-
-def test_mcp_message_valid_is_passed_on() -> None:
-    async def echo_body(scope: Any, receive: Any, send: Any) -> None:
-        await PlainTextResponse((await receive())["body"])(scope, receive, send)
-
-    body = CALL % json.dumps(["[" * 1000, {"a": [None]}]).encode()
-    client = TestClient(http_middleware(check_mcp_message)(echo_body))
-    assert client.post("/gradio_api/mcp/", content=body).content == body
-    assert client.post(JOIN, content=b"any").content == b"any"
-
-
-# uploads
 
 
 def upload_client(folder: Path, answer: Callable[[Request], Any]) -> TestClient:

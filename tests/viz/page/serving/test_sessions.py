@@ -9,7 +9,7 @@ import pytest
 from tests.support.widgets import built, whole_page
 from viz.page.gradio_patches.blocks import GuardedBlocks
 from viz.page.jobs.connection_tracker import ConnectionTracker
-from viz.page.serving.server import MAX_CLOSED, Sessions
+from viz.page.serving.sessions import MAX_CLOSED, Sessions
 
 Kept = tuple[Sessions, ConnectionTracker, gr.State, list[object]]
 """Sessions, connections, a state of each session, and its deleted values."""

@@ -23,7 +23,7 @@ from viz.page.common.widgets import PLOTLY, PLOTLY_ADDRESS, page_head
 from viz.page.jobs.loader import EngineSource
 from viz.page.jobs.sources import Sources
 from viz.page.serving.middleware import OPEN
-from viz.page.serving.server import add_routes
+from viz.page.serving.routes import add_routes
 
 
 def served(load: Callable[[], Any]) -> tuple[Sources, TestClient]:
