@@ -51,9 +51,10 @@ from .methods.plan import AttentionPlan as AttentionPlan, build_plan as build_pl
 from .methods.table import METHODS as METHODS, Method as Method, get_methods as get_methods
 from .prompts.layout import TokenLayout as TokenLayout
 from .prompts.orders import sample_orders as sample_orders
-from .prompts.prompt import Document as Document, Prompt as Prompt
+from .prompts.prompt import Prompt as Prompt
 from .prompts.request import LabeledRequest as LabeledRequest, Request as Request
 from .prompts.tasks import TASKS as TASKS
+from .rows.documents import Document as Document
 
 __version__: str
 

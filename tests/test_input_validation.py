@@ -24,8 +24,9 @@ from pine_engine.engine.orders import OrderComparison, OrderResult
 from pine_engine.errors import UnknownNameError
 from pine_engine.models.dtypes import known_dtype
 from pine_engine.models.load import resolve
-from pine_engine.prompts.prompt import Piece, as_documents, segment_text
+from pine_engine.prompts.prompt import Piece, segment_text
 from pine_engine.reprs import html_table, shorten
+from pine_engine.rows.documents import as_documents
 from tests.support.families import TinyLlama
 from tests.support.tokenizers import letter_tokenizer
 

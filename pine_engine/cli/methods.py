@@ -10,7 +10,7 @@ from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS, KeyWeighting, MaskKind, PositionKind
 from pine_engine.models import listing
-from pine_engine.prompts.row_files import read_text
+from pine_engine.rows.files import read_text
 
 VISIBLE_DOCUMENTS: dict[MaskKind, str] = {
     "causal": "earlier ones",

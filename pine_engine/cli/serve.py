@@ -20,7 +20,7 @@ from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError, import_extra
 from pine_engine.input_validation import check_api_key
 from pine_engine.prompts.chat_templates import parse_kwargs
-from pine_engine.prompts.row_files import read_text
+from pine_engine.rows.files import read_text
 
 
 def serve(

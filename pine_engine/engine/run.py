@@ -31,8 +31,9 @@ from pine_engine.methods.table import Method
 from pine_engine.network.thread_tuner import attention_threads, torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.messages import MessageLike
-from pine_engine.prompts.prompt import Document, DocumentLike, Prompt, as_documents
+from pine_engine.prompts.prompt import Prompt
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
+from pine_engine.rows.documents import Document, DocumentLike, as_documents
 from pine_engine.scheduling.scheduler import Coroutine
 from pine_engine.scheduling.worker import RunControl
 

@@ -14,8 +14,8 @@ from pine_engine.input_validation import describe
 from pine_engine.invariance.platform_facts import Platform, platform_of
 from pine_engine.methods.table import get_methods
 from pine_engine.prompts.request import Request, parse_json
-from pine_engine.prompts.row_files import read_text
-from pine_engine.prompts.untrusted_json import ListInput
+from pine_engine.rows.files import read_text
+from pine_engine.rows.untrusted_json import ListInput
 
 if TYPE_CHECKING:  # a certificate is read without torch
     from pine_engine.engine.engine import Engine

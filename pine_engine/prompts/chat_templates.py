@@ -15,8 +15,8 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from pine_engine.errors import InputError, ModelError, PineError, one_line
 from pine_engine.input_validation import describe
-from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors
 from pine_engine.prompts.template_limits import compile_limited, limited
+from pine_engine.rows.parse_errors import ValidationErrors, format_validation_errors
 
 KWARGS = "chat_template_kwargs"  # name of the arguments of a chat template in requests, options and errors
 TEMPLATE_NAME = "chat_template"

@@ -11,13 +11,13 @@ from pydantic import BeforeValidator, Field, StrictInt
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.answer_words import contains_words
-from pine_engine.prompts.parse_errors import Problem, ValidationErrors
-from pine_engine.prompts.published_rows import as_whole
 from pine_engine.prompts.request import DataRow, read_row
-from pine_engine.prompts.row_files import parse_rows
 from pine_engine.prompts.scoring import SCORES, TIE, SubstringRule, Verdict
 from pine_engine.prompts.tasks import TASKS, Task, document_letter
-from pine_engine.prompts.untrusted_json import ListInput
+from pine_engine.rows.files import parse_rows
+from pine_engine.rows.parse_errors import Problem, ValidationErrors
+from pine_engine.rows.published import as_whole
+from pine_engine.rows.untrusted_json import ListInput
 
 
 class Example(DataRow):

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
 
 from pine_engine.input_validation import as_str, sequence
-from pine_engine.prompts.parse_errors import (
+from pine_engine.reprs import short_repr
+from pine_engine.rows.parse_errors import (
     Problem,
     ValidationErrors,
     format_validation_errors,
@@ -15,8 +16,7 @@ from pine_engine.prompts.parse_errors import (
     unexpected,
     unsupported,
 )
-from pine_engine.prompts.untrusted_json import ListInput
-from pine_engine.reprs import short_repr
+from pine_engine.rows.untrusted_json import ListInput
 
 MAX_MESSAGES = 1000  # each is one private-use character in the chat template, of which Unicode has 6,400
 

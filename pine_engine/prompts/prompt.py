@@ -5,27 +5,17 @@ other pieces are data, in which nothing is a control token.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
-
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from pine_engine.errors import InputError, ModelError
-from pine_engine.input_validation import MAX_SHOWN, as_str, as_tuple_of, describe, sequence
+from pine_engine.input_validation import MAX_SHOWN, describe
 from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs, read_kwargs, render_chat_template
 from pine_engine.prompts.messages import Message
-from pine_engine.prompts.parse_errors import (
-    ValidationErrors,
-    format_validation_errors,
-    invalid,
-    name_keys,
-    unexpected,
-)
-from pine_engine.prompts.published_rows import TEXT_NAMES, is_null
-from pine_engine.prompts.untrusted_json import ListInput
 from pine_engine.reprs import short_repr
+from pine_engine.rows.documents import HALF_CHARACTER, has_surrogates
 
 _FIRST_SLOT = 0xE000  # private-use characters replace the messages while the chat template is rendered
 
@@ -88,102 +78,6 @@ class Prompt:
             object.__setattr__(self, name, _segment(getattr(self, name), name))
 
 
-@dataclass(frozen=True)
-class Document:
-    """One interchangeable document.
-
-    Args:
-        text: Text of the document.
-        title: Title; may be empty.
-        metadata: Other facts about the document, such as its source. They are not in the prompt, and two
-            documents that differ in nothing else are equal.
-
-    Raises:
-        InputError: Text or title is not text.
-    """
-
-    text: str
-    title: str = ""
-    metadata: Annotated[Mapping[str, Any], Field(exclude=True)] = field(
-        default_factory=dict, compare=False, repr=False
-    )
-
-    __repr__ = short_repr
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.text, str):
-            message = f"the text of a document is {describe(self.text)}; give its text"
-            raise InputError(message, field="text of a document")
-        object.__setattr__(self, "title", as_str(self.title, "title of a document"))
-
-
-DocumentLike = Any
-"""A document, a text without title, {"text": ..., "title": ...}, or a document of another library.
-
-Other keys become metadata; None and NaN are as absent. LangChain, LlamaIndex, haystack, their JSON, hits of
-search engines, and rows of pandas or datasets are accepted.
-"""
-
-DOCUMENT_TYPES = (Document, str, Mapping)
-
-_NESTED_NAMES = ("node", "kwargs", "_source", "payload", "metadata", "meta")
-"""Keys of objects with the text or facts of a document: LlamaIndex, LangChain, hits of search engines."""
-
-DOCUMENT_FORM = f'a text or {{"text": ..., "title": ...}}, the text also as {" or ".join(TEXT_NAMES[1:])}'
-
-
-def _document_fields(value: Any) -> Any:
-    plain = {"text": value} if isinstance(value, str) else _plain_document(value)
-    if isinstance(plain, Document) or (isinstance(plain, Mapping) and not is_null(plain.get("text"))):
-        return plain
-    if isinstance(value, Mapping):
-        raise invalid(f"got {name_keys(value)} and no text, expected {DOCUMENT_FORM}")
-    raise unexpected(value, DOCUMENT_FORM)
-
-
-DocumentInput = Annotated[Document, BeforeValidator(_document_fields)]
-"""Document in pydantic models, which accept each form of `DocumentLike`."""
-
-_ADAPTER = TypeAdapter(dict[str, ListInput[DocumentInput]])
-
-
-def as_documents(documents: DocumentLike | Iterable[DocumentLike]) -> list[Document]:
-    """Return one or several documents as a list. Raises InputError for other types."""
-    advice = 'give a text, a Document("text", "title"), or several of them'
-    single = _plain_document(documents)
-    items = None if isinstance(single, DOCUMENT_TYPES) else sequence(documents)
-    plain = single if items is None else list(map(_plain_document, items))
-    found = as_tuple_of(plain, DOCUMENT_TYPES, "document", advice)
-    try:
-        return _ADAPTER.validate_python({"documents": found})["documents"]
-    except ValidationError as error:
-        raise ValidationErrors(format_validation_errors(error)) from error
-
-
-def _plain_document(value: Any) -> Any:
-    """Return a row or a document of another library as fields of Document, other values as they are."""
-    if isinstance(value, Document | str):
-        return value
-    if isinstance(value, Mapping) or (hasattr(value, "keys") and not hasattr(value, "columns")):
-        fields = dict(value)  # a row of pandas too, and a column, which has no name of a text
-    else:
-        fields = {name: text for name in TEXT_NAMES if isinstance(text := getattr(value, name, None), str)}
-        if fields:
-            fields |= {name: getattr(value, name, None) for name in ("metadata", "meta", "score")}
-    for name in _NESTED_NAMES:
-        if isinstance(inner := fields.get(name), Mapping):
-            fields = {**inner, **{key: field for key, field in fields.items() if key != name}}
-    fields = {key: field for key, field in fields.items() if not is_null(field)}
-    text_name = next((name for name in TEXT_NAMES if name in fields), None)
-    if text_name is None:
-        return value
-    plain = {"text": fields.pop(text_name)}
-    if "title" in fields:
-        plain["title"] = fields.pop("title")
-    return plain | {"metadata": fields}
-
-
 def _segment(value: Any, label: str) -> Segment:
     """Return a segment from a text, a piece, or several of them. Raises InputError for other types."""
     pieces = value if isinstance(value, list | tuple) else (value,)
@@ -195,18 +89,6 @@ def _segment(value: Any, label: str) -> Segment:
     if has_surrogates(segment_text(segment)):
         raise InputError(f"the {label} {HALF_CHARACTER}", field=label)
     return segment
-
-
-HALF_CHARACTER = "has half of a surrogate pair, which is no character; remove it"
-
-
-def has_surrogates(text: str) -> bool:
-    """Check whether a text has a half of a surrogate pair, which no encoding has."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def segment_text(segment: Segment) -> str:

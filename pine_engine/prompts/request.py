@@ -23,18 +23,19 @@ from pydantic_core import PydanticSerializationError
 from pine_engine.errors import InputError, UnknownNameError
 from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.messages import MessagesInput, read_chat
-from pine_engine.prompts.parse_errors import (
+from pine_engine.prompts.prompt import Prompt
+from pine_engine.prompts.tasks import TASKS, USUAL_TASK
+from pine_engine.rows.chats import check_no_chat
+from pine_engine.rows.documents import DocumentInput
+from pine_engine.rows.files import MAX_DOCUMENTS, file_kind, load_json, parse_rows
+from pine_engine.rows.parse_errors import (
     Problem,
     ValidationErrors,
     format_validation_errors,
     unexpected,
 )
-from pine_engine.prompts.prompt import DocumentInput, Prompt
-from pine_engine.prompts.published_rows import as_whole, has_documents, is_null, row_fields
-from pine_engine.prompts.row_chats import check_no_chat
-from pine_engine.prompts.row_files import MAX_DOCUMENTS, file_kind, load_json, parse_rows
-from pine_engine.prompts.tasks import TASKS, USUAL_TASK
-from pine_engine.prompts.untrusted_json import ListInput
+from pine_engine.rows.published import as_whole, has_documents, is_null, row_fields
+from pine_engine.rows.untrusted_json import ListInput
 
 if TYPE_CHECKING:
     from pine_engine.prompts.layout import TokenLayout

@@ -14,9 +14,10 @@ from pine_engine.input_validation import Registry, as_str
 from pine_engine.prompts import scoring
 from pine_engine.prompts.chat_templates import ChatTemplateKwargs, with_date
 from pine_engine.prompts.messages import MessageLike, read_chat
-from pine_engine.prompts.parse_errors import Problem, ValidationErrors
-from pine_engine.prompts.prompt import CUE, Document, DocumentLike, Prompt, as_documents, build_prompt
+from pine_engine.prompts.prompt import CUE, Prompt, build_prompt
 from pine_engine.prompts.scoring import Verdict
+from pine_engine.rows.documents import Document, DocumentLike, as_documents
+from pine_engine.rows.parse_errors import Problem, ValidationErrors
 
 
 @dataclass(frozen=True)

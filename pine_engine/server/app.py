@@ -32,7 +32,7 @@ from pine_engine.errors import Cancelled, InputError
 from pine_engine.methods.table import get_method
 from pine_engine.models.resources import free_memory
 from pine_engine.prompts.chat_templates import ChatTemplateKwargs
-from pine_engine.prompts.untrusted_json import load_json
+from pine_engine.rows.untrusted_json import load_json
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import End, Runs
 from pine_engine.scheduling.turns import Client

@@ -18,8 +18,9 @@ from pine_engine.errors import Cancelled, InputError
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.marked import chat_prompt, tokenize_marked
 from pine_engine.prompts.messages import read_chat
-from pine_engine.prompts.prompt import Document, Piece, Prompt
+from pine_engine.prompts.prompt import Piece, Prompt
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
+from pine_engine.rows.documents import Document
 from pine_engine.scheduling.runs import Caller, Job, PreparedJob, Runs, RunState
 from pine_engine.scheduling.scheduler import Coroutine, stream_shared
 from pine_engine.scheduling.turns import Client

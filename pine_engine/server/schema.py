@@ -19,11 +19,11 @@ from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.input_validation import describe_json
 from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.messages import Message, MessagesInput
-from pine_engine.prompts.parse_errors import ValidationErrors, format_validation_errors, unexpected
-from pine_engine.prompts.prompt import DocumentInput
-from pine_engine.prompts.row_files import MAX_DOCUMENTS
 from pine_engine.prompts.tasks import USUAL_TASK
-from pine_engine.prompts.untrusted_json import ListInput
+from pine_engine.rows.documents import DocumentInput
+from pine_engine.rows.files import MAX_DOCUMENTS
+from pine_engine.rows.parse_errors import ValidationErrors, format_validation_errors, unexpected
+from pine_engine.rows.untrusted_json import ListInput
 from pine_engine.scheduling.queue import QueueFullError
 
 MAX_ALTERNATIVES = 20  # limit of the OpenAI API for top_logprobs

@@ -29,7 +29,7 @@ objects = [(Document(content="red", meta=facts, score=0.5), {"score": 0.5})]
 """,
 }
 CHECK = """
-from pine_engine.prompts.prompt import as_documents
+from pine_engine.rows.documents import as_documents
 for document, score in objects:
     for found in as_documents(document), as_documents([document]):
         assert [(one.text, one.metadata) for one in found] == [("red", facts | score)], document

@@ -16,11 +16,11 @@ from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
 from pine_engine import TASKS, Document, Engine, InputError, Request
 from pine_engine.lab.evaluation.settings import Settings
-from pine_engine.prompts import document_files
-from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.examples import read_examples
-from pine_engine.prompts.parse_errors import MAX_SHOWN, ValidationErrors
 from pine_engine.prompts.request import DataRow, read_requests, read_rows
+from pine_engine.rows import document_files
+from pine_engine.rows.document_files import read_documents
+from pine_engine.rows.parse_errors import MAX_SHOWN, ValidationErrors
 from tests.support.errors import has_field
 from tests.support.families import TinyLlama
 from tests.support.pdf_files import PDF_OF_BOMBS, pdf_of

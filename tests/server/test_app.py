@@ -26,7 +26,7 @@ import pine_engine as pine
 from pine_engine import Engine, ModelError, PineError, Prompt
 from pine_engine.engine.events import TokenGenerated
 from pine_engine.prompts.thinking import find_markers, split_thinking
-from pine_engine.prompts.untrusted_json import load_json
+from pine_engine.rows.untrusted_json import load_json
 from pine_engine.scheduling.turns import Client
 from pine_engine.server import app as server_app
 from pine_engine.server.app import Server, ServerSettings

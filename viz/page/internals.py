@@ -13,7 +13,7 @@ from pydantic import FailFast, Field, TypeAdapter
 from pine_engine.endpoint import NO_INTERNALS
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.untrusted_json import ListInput
+from pine_engine.rows.untrusted_json import ListInput
 from pine_engine.scheduling.runs import Job
 from viz.drawing.identity import legend
 from viz.drawing.markup import empty_panel, shorten

@@ -23,7 +23,7 @@ from pydantic import (
 from pine_engine.errors import InputError
 from pine_engine.invariance.certificate import FORMAT as CERTIFICATE_FORMAT, Certificate
 from pine_engine.prompts.chat_templates import dump_kwargs
-from pine_engine.prompts.untrusted_json import TupleInput
+from pine_engine.rows.untrusted_json import TupleInput
 from viz.page.answers.shared import SharedResults
 from viz.page.common.failures import check_limit, first_problem
 from viz.page.common.untrusted_json import read_json

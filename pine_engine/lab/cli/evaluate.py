@@ -43,9 +43,9 @@ from pine_engine.models.load import resolve
 from pine_engine.prompts.chat_templates import parse_kwargs
 from pine_engine.prompts.examples import Example, read_examples
 from pine_engine.prompts.prompt import segment_text
-from pine_engine.prompts.row_files import STDIN
 from pine_engine.prompts.scoring import Verdict
 from pine_engine.prompts.thinking import find_markers
+from pine_engine.rows.files import STDIN
 from pine_engine.scheduling.worker import RunControl, raise_if_cancelled
 
 if TYPE_CHECKING:  # imports torch

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from pine_engine.prompts.row_files import read_parquet as read_parquet
 from pine_engine.prompts.tasks import TASKS
+from pine_engine.rows.files import read_parquet as read_parquet
 
 PLACEMENT_SEED = 1234  # seed of RewardBench for the draws that decide whether the better answer is A or B
 

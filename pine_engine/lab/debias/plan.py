@@ -13,9 +13,10 @@ from pine_engine.errors import InputError
 from pine_engine.lab.debias.wrappers import DEBIASERS, DEFAULT_BASE, Wrapper
 from pine_engine.methods.table import get_method
 from pine_engine.prompts.orders import MAX_ORDERS, Order, document_orders
-from pine_engine.prompts.prompt import Document, Prompt, Segment
+from pine_engine.prompts.prompt import Prompt, Segment
 from pine_engine.prompts.request import LabeledRequest, Request
 from pine_engine.prompts.tasks import TASKS, document_letter
+from pine_engine.rows.documents import Document
 
 CONTENT_FREE = ("N/A", "", "[MASK]")
 """Texts that replace the content of each document in a content-free prompt."""

@@ -12,7 +12,7 @@ from pine_engine.lab.evaluation.record import Key, Record
 from pine_engine.lab.evaluation.settings import RunInfo, Settings
 from pine_engine.prompts.chat_templates import CLOCK, KWARGS
 from pine_engine.prompts.request import parse_json
-from pine_engine.prompts.row_files import read_text
+from pine_engine.rows.files import read_text
 
 RUN_FILE = "run.json"
 

@@ -18,10 +18,10 @@ from pine_engine.lab.evaluation.record import Key, rename_keys
 from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.examples import Example, check_some
 from pine_engine.prompts.orders import num_orders
-from pine_engine.prompts.parse_errors import format_validation_errors
 from pine_engine.prompts.request import TaskName
 from pine_engine.prompts.scoring import Verdict
 from pine_engine.prompts.tasks import TASKS
+from pine_engine.rows.parse_errors import format_validation_errors
 
 if TYPE_CHECKING:
     from pine_engine.endpoint.client import Endpoint

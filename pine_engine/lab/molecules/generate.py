@@ -7,8 +7,8 @@ from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import generate_batch
 from pine_engine.lab.molecules.request_rows import PROPERTIES, GeneratedMolecule, Molecule, canonical_smiles
 from pine_engine.prompts.orders import Order, distinct_orders
-from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import TASKS
+from pine_engine.rows.documents import Document
 
 TASK = TASKS["qm9"]
 BATCH_SIZE = 64

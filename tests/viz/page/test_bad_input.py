@@ -21,7 +21,7 @@ from hypothesis import Phase, given, settings, strategies as st
 
 import app
 from pine_engine.errors import InputError
-from pine_engine.prompts.document_files import read_documents
+from pine_engine.rows.document_files import read_documents
 from tests.support.harm import no_harm
 from tests.support.junk import CONTENTS, JUNK, NONEMPTY, PATHS, ROWS, TEXTS
 from tests.support.widgets import build_app, built

@@ -21,7 +21,7 @@ from pine_engine.attention.trace import Alternative, TokenRange, TokenWeights, T
 from pine_engine.engine.events import Answer, RunResult
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.prompts.untrusted_json import TupleInput
+from pine_engine.rows.untrusted_json import TupleInput
 from viz.cards.answers import AnswerCard
 from viz.drawing.identity import Segment
 from viz.drawing.markup import render

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.untrusted_json import TupleInput
+from pine_engine.rows.untrusted_json import TupleInput
 from viz.cards.answers import AnswerCard
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.positions_by_order import DocumentPositions

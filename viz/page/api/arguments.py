@@ -12,10 +12,10 @@ from pydantic import BaseModel, Field, ValidationError
 from pine_engine.errors import InputError, PineError
 from pine_engine.methods.table import Method, get_methods
 from pine_engine.prompts.chat_templates import dump_kwargs
-from pine_engine.prompts.parse_errors import MAX_SHOWN, format_validation_errors
-from pine_engine.prompts.prompt import DocumentInput
 from pine_engine.prompts.tasks import USUAL_TASK
-from pine_engine.prompts.untrusted_json import ListInput
+from pine_engine.rows.documents import DocumentInput
+from pine_engine.rows.parse_errors import MAX_SHOWN, format_validation_errors
+from pine_engine.rows.untrusted_json import ListInput
 from viz.page.api.results import MethodName
 from viz.page.common.failures import explain
 from viz.page.common.host_settings import HostSettings

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from pine_engine.errors import InputError, PineError, is_out_of_memory
-from pine_engine.prompts.parse_errors import format_validation_errors
+from pine_engine.rows.parse_errors import format_validation_errors
 from viz.page.common.disk import FULL, is_disk_full
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.untrusted_json import load_json
+from pine_engine.rows.untrusted_json import load_json
 from viz.page.common.failures import first_problem
 
 Value = TypeVar("Value")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pine_engine.errors import InputError, PineError
-from pine_engine.prompts.row_files import KINDS, PARQUET
+from pine_engine.rows.files import KINDS, PARQUET
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import SHUTTING_DOWN, WAIT_S, Caller, End, EndReason, Runs, RunState
 from viz.page.files.limited_process import LimitError, Limits, run_in_subprocess

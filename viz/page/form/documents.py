@@ -9,7 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS, Nouns
-from pine_engine.prompts.untrusted_json import TupleInput
+from pine_engine.rows.untrusted_json import TupleInput
 from viz.page.common.failures import MAX_DOCUMENTS
 from viz.page.common.untrusted_json import read_json
 

@@ -8,9 +8,9 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.errors import Cancelled, InputError
-from pine_engine.prompts.document_files import read_documents
-from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import TASKS, Nouns
+from pine_engine.rows.document_files import read_documents
+from pine_engine.rows.documents import Document
 from viz.cards.tutorial import anchor
 from viz.drawing.identity import document_letter, document_segment, segment_badge
 from viz.drawing.markup import render

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, StringConstraints, TypeAdapter
 
 from pine_engine.prompts.answer_words import contains_words
-from pine_engine.prompts.untrusted_json import TupleInput
+from pine_engine.rows.untrusted_json import TupleInput
 from viz.page.common.failures import MAX_DOCUMENTS
 from viz.page.form.documents import KNOWN_TASK, Entries, entries_from
 from viz.page.form.form import MAX_NEW_TOKENS, Form

@@ -3,7 +3,7 @@
 import re
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.prompt import Document
+from pine_engine.rows.documents import Document
 from viz.page.common.failures import MAX_DOCUMENTS, check_limit
 
 MAX_PASTED_CHARACTERS = 500_000  # maximum characters of a pasted text

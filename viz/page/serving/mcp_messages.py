@@ -5,7 +5,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.untrusted_json import load_json
+from pine_engine.rows.untrusted_json import load_json
 from pine_engine.web.middleware import replay
 from viz.page.common.failures import MAX_VALUES, TOO_MANY_VALUES, explain
 from viz.page.jobs.connection_tracker import MCP

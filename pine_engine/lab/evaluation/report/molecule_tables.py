@@ -12,7 +12,7 @@ from pine_engine.lab.evaluation.report.tables import Part, quantity, table, task
 from pine_engine.lab.molecules.metrics import MeanError, MethodMetrics
 from pine_engine.lab.molecules.request_rows import PROPERTIES
 from pine_engine.prompts.request import parse_json
-from pine_engine.prompts.row_files import read_text
+from pine_engine.rows.files import read_text
 
 TASK = "molecule_generation"
 

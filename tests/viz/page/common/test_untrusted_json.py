@@ -24,7 +24,7 @@ import viz.page
 from pine_engine.errors import InputError
 from pine_engine.invariance.certificate import Certificate
 from pine_engine.prompts.examples import Example
-from pine_engine.prompts.untrusted_json import MAX_KEYS, ListInput, TupleInput
+from pine_engine.rows.untrusted_json import MAX_KEYS, ListInput, TupleInput
 from viz.page.api import results
 from viz.page.api.calls import all_calls
 from viz.page.form.documents import MAX_JSON_CHARACTERS, read_entries

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.examples import read_examples
+from pine_engine.rows.document_files import read_documents
 from tests.support import apart
 from viz.page.files.limited_process import LimitError, Limits, run_in_subprocess
 

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from pine_engine.errors import Cancelled, InputError, PineError
-from pine_engine.prompts.document_files import read_documents
-from pine_engine.prompts.prompt import Document
+from pine_engine.rows.document_files import read_documents
+from pine_engine.rows.documents import Document
 from pine_engine.scheduling.runs import SHUTTING_DOWN, Caller, Runs
 from pine_engine.scheduling.turns import Client
 from tests.support import apart

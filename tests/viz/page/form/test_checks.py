@@ -12,8 +12,8 @@ from gradio.state_holder import SessionState
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.prompts.prompt import Document
 from pine_engine.prompts.tasks import TASKS
+from pine_engine.rows.documents import Document
 from tests.support.running import views_of
 from tests.support.widgets import build_app, whole_page
 from viz.lab.page.data_sets import OWN, built_in_choices, check_rows_shipped, read_built_in

@@ -13,8 +13,8 @@ from gradio_client import Client
 
 from pine_engine.engine.engine import Engine
 from pine_engine.prompts.examples import Example
-from pine_engine.prompts.prompt import as_documents
 from pine_engine.prompts.tasks import USUAL_TASK
+from pine_engine.rows.documents import as_documents
 from tests.support.api_server import wait_until
 from tests.support.page_client import PageSession, Question
 from tests.support.running import views_of

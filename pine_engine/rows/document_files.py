@@ -1,4 +1,4 @@
-"""Documents from files of rows (row_files.py), plain text and PDF."""
+"""Documents from files of rows (files.py), plain text and PDF."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from pine_engine.errors import InputError, how_to_install
-from pine_engine.prompts.parse_errors import Problem, ValidationErrors, format_validation_errors
-from pine_engine.prompts.prompt import HALF_CHARACTER, Document, DocumentInput, has_surrogates
-from pine_engine.prompts.published_rows import has_documents, row_fields
-from pine_engine.prompts.row_files import KINDS, file_kind, parse_rows, read_text
-from pine_engine.prompts.untrusted_json import ListInput
+from pine_engine.rows.documents import HALF_CHARACTER, Document, DocumentInput, has_surrogates
+from pine_engine.rows.files import KINDS, file_kind, parse_rows, read_text
+from pine_engine.rows.parse_errors import Problem, ValidationErrors, format_validation_errors
+from pine_engine.rows.published import has_documents, row_fields
+from pine_engine.rows.untrusted_json import ListInput
 
 if TYPE_CHECKING:
     from pypdf import PdfReader

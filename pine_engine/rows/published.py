@@ -2,7 +2,7 @@
 
 Lost in the Middle and DPR (`ctxs`), HotpotQA and SQuAD (`context`), MS MARCO (`passages`); and for judges
 JudgeBench (`response_A`), RewardBench, UltraFeedback and HH-RLHF (`chosen`), MT-Bench (`conversation_a`).
-A chat in a field is its last message (row_chats.py).
+A chat in a field is its last message (chats.py).
 """
 
 import string
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pine_engine.input_validation import describe
-from pine_engine.prompts.parse_errors import Problem, ValidationErrors
-from pine_engine.prompts.row_chats import compared_texts, find_chat, replies_of, reply_of, split_reply
+from pine_engine.rows.chats import compared_texts, find_chat, replies_of, reply_of, split_reply
+from pine_engine.rows.parse_errors import Problem, ValidationErrors
 
 TEXT_NAMES = ("text", "page_content", "content")
 """Keys or attributes with the text of a document: in datasets and LlamaIndex, in LangChain, in haystack."""

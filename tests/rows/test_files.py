@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pine_engine import Document, InputError, LabeledRequest, Request
-from pine_engine.prompts.document_files import join_surrogates, read_documents
 from pine_engine.prompts.examples import read_examples
-from pine_engine.prompts.parse_errors import ValidationErrors
-from pine_engine.prompts.prompt import as_documents
 from pine_engine.prompts.request import DataRow, read_requests
+from pine_engine.rows.document_files import join_surrogates, read_documents
+from pine_engine.rows.documents import as_documents
+from pine_engine.rows.parse_errors import ValidationErrors
 from pine_engine.server.schema import ChatBody, parse_body
 from tests.support.errors import has_field
 from tests.support.harm import no_harm

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pine_engine.prompts.examples import Example, read_examples
-from pine_engine.prompts.parse_errors import ValidationErrors
+from pine_engine.rows.parse_errors import ValidationErrors
 
 DOCUMENTS = {"document1": "Ann.", "document2": "Ben."}
 TEXTS = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), min_size=1), min_size=1)

@@ -10,10 +10,10 @@ import pytest
 
 from pine_engine import Document, LabeledRequest, Request
 from pine_engine.cli.output import BAD_INPUT
-from pine_engine.prompts.document_files import read_documents
 from pine_engine.prompts.examples import Example, read_examples
-from pine_engine.prompts.parse_errors import ValidationErrors
 from pine_engine.prompts.request import read_requests
+from pine_engine.rows.document_files import read_documents
+from pine_engine.rows.parse_errors import ValidationErrors
 from tests.support.commands import Run
 
 

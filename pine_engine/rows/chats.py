@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from pine_engine.input_validation import MAX_SHOWN, describe
-from pine_engine.prompts.list_cells import parse_cell
-from pine_engine.prompts.parse_errors import Problem, ValidationErrors
+from pine_engine.rows.cells import parse_cell
+from pine_engine.rows.parse_errors import Problem, ValidationErrors
 
 MAX_ROLES = 4  # that a message lists
 

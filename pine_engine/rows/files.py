@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pine_engine.errors import InputError, import_extra, one_line
-from pine_engine.prompts.list_cells import parse_cell
-from pine_engine.prompts.parse_errors import Problem, ValidationErrors, rows_or_mistakes
-from pine_engine.prompts.published_rows import (
+from pine_engine.rows.cells import parse_cell
+from pine_engine.rows.parse_errors import Problem, ValidationErrors, rows_or_mistakes
+from pine_engine.rows.published import (
     ANSWER_NAMES,
     DOCUMENT_NAMES,
     JUDGED_NAMES,
