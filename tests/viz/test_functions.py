@@ -30,9 +30,9 @@ from viz.cards.tutorial import Step, figure_html, quiz, run_html, tutorial
 from viz.drawing.identity import document_segment, legend
 from viz.drawing.markup import Numbers, empty_panel, picture, switch
 from viz.lab.report import measured_html, report_page
+from viz.page.answers.stale import stale_html
 from viz.page.bundle import certificate_page
 from viz.page.common.failures import notice
-from viz.page.counting import stale_html
 
 SCRIPT = Path(__file__).parents[2] / "assets" / "plotly" / "plotly-cartesian.min.js"
 

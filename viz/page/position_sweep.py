@@ -10,11 +10,14 @@ from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS, Nouns
 from pine_engine.scheduling.runs import Job
+from pine_engine.scheduling.work import Work
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import empty_panel
 from viz.figures.order_effects import plot_order_effects
 from viz.figures.position_sweep import plot_position_sweep
-from viz.page.answers.run import Inputs
+from viz.page.answers.form_state import FormState
+from viz.page.answers.run import Inputs, changes
+from viz.page.answers.stale import stale_html
 from viz.page.answers.workspace import Workspace
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings
@@ -26,7 +29,7 @@ from viz.page.form.options import DEFAULT_METHODS
 from viz.page.internals_figures import how_to_read
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job
 from viz.page.jobs.sources import Choice, Sources
-from viz.page.position_sweep_job import SweepView, compared_methods, prepare_sweep
+from viz.page.position_sweep_job import SweepView, compared_methods, planned_sweep, prepare_sweep
 
 LABELS = {row.name: row.label for row in METHODS.values()}
 
@@ -139,6 +142,14 @@ def show_choices(
         ),
         tab.bar.status: notice(work_sentence(len(identities), ticked, nouns)),
     }
+
+
+def follow_sweep(tab: SweepTab, state: FormState, swept: Inputs | None) -> Updates:
+    """Return the updates after a change of the form; `swept` has the inputs of the sweep, None before."""
+    press, form = "sweep-run", swept[0] if swept else state.form
+    work = Work() if state.is_text else planned_sweep(state.form, state.num_tokens, state.fitting)
+    stale = stale_html(form, changes(swept, state.inputs), press=press, with_order=True)
+    return {tab.stale: stale} | state.estimate(tab.bar, work)
 
 
 def begin_sweep(

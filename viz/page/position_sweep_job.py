@@ -59,6 +59,12 @@ class SweepView:
         return len(self.steps) == self.slots
 
 
+def planned_sweep(form: Form, tokens: int, fitting: "Sequence[pine.Method]" = ()) -> Work:
+    """Plan a sweep with a target answer, whose length is not known, on a prompt of this length."""
+    methods = compared_methods(form.methods, fitting)
+    return planned(tokens=tokens, methods=len(methods), orders=len(form.entries))
+
+
 def prepare_sweep(
     engine: "pine.Engine", form: Form, *, document: int, answer: str, settings: HostSettings = DEFAULTS
 ) -> PreparedJob[SweepView]:

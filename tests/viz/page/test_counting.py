@@ -18,10 +18,11 @@ from viz.cards.answers import AnswerCard
 from viz.lab.page.data_sets import read_built_in
 from viz.lab.page.evaluate_job import MeasureRequest, prepare_measure
 from viz.page.answers.answering import prepare_answers
+from viz.page.answers.form_state import too_many_tokens
+from viz.page.answers.form_updates import planned_answers
 from viz.page.answers.run import Shown
 from viz.page.build import build_page
 from viz.page.common.host_settings import DEFAULTS, HostSettings
-from viz.page.counting import planned_jobs, too_many_tokens
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.examples import load_examples
@@ -29,7 +30,7 @@ from viz.page.form.form import Form, TokenCount
 from viz.page.form.options import DEFAULT_METHODS
 from viz.page.jobs.loader import EngineSource
 from viz.page.jobs.sources import Sources
-from viz.page.position_sweep_job import prepare_sweep
+from viz.page.position_sweep_job import planned_sweep, prepare_sweep
 from viz.page.shuffle_job import prepare_shuffle
 
 TEXTS = ["red cat", "green", "white hats", "x", "y"]
@@ -44,7 +45,8 @@ def form(count: int = 3, methods: tuple[str, ...] = ("vanilla", "nia", "pine")) 
 def test_estimate_equals_planned_work(count: int, controls: bool, engine: Engine) -> None:
     request = form(count)
     tokens = form_layout(request, engine).num_tokens
-    one, shuffled, moved = planned_jobs(request, tokens, orders=6, controls=controls)
+    one, shuffled = planned_answers(request, tokens, orders=6, controls=controls)
+    moved = planned_sweep(request, tokens)
     assert prepare_answers(engine, request).work == one
     assert shuffled == prepare_shuffle(engine, request, count=6, seed=0, controls=controls).work
     with_answer = prepare_sweep(engine, request, document=0, answer="g").work  # one more token is read

@@ -14,7 +14,6 @@ from pine_engine.endpoint.repeats import Repeats
 from pine_engine.engine.events import RunResult
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS, get_methods
-from pine_engine.prompts.chat_templates import parse_kwargs
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, planned
@@ -63,7 +62,7 @@ def send_requests(
     """
     from pine_engine.endpoint.requests import TextRequest, describe_requests, text_requests
 
-    endpoint = endpoint.with_template_kwargs(parse_kwargs(form.chat_template_kwargs))
+    endpoint = endpoint.with_template_kwargs(form.parsed_kwargs)
     requests = text_requests(layout, get_methods(form.methods), form.max_new_tokens, slots)
     orders = tuple(tuple(form.order[slot] for slot in order) for order in slots)
     order_of = {request: orders[place // len(form.methods)] for place, request in enumerate(requests)}

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pine_engine as pine
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
-from pine_engine.prompts.chat_templates import parse_kwargs
+from pine_engine.prompts.chat_templates import ChatTemplateKwargs, parse_kwargs
 from pine_engine.prompts.tasks import TASKS, Nouns, Task
 from viz.drawing.identity import document_letter
 from viz.page.common.failures import check_limit
@@ -65,11 +66,16 @@ class Form:
         noun = self.row.nouns.question
         return self.question if noun == Nouns.question else f"{capital(noun)}: {self.question}"
 
+    @cached_property
+    def parsed_kwargs(self) -> ChatTemplateKwargs:
+        """Return the arguments of the chat template. Raises InputError if they are invalid."""
+        return parse_kwargs(self.chat_template_kwargs)
+
     def check(self) -> None:
-        """Raise InputError for the first missing value."""
+        """Raise InputError for the first missing or invalid value."""
         nouns = self.row.nouns
         check_size(self.entries, self.question, self.instruction, self.chat_template_kwargs)
-        parse_kwargs(self.chat_template_kwargs)
+        _ = self.parsed_kwargs
         if not self.entries:
             raise InputError(f"No {nouns.documents}. Add at least one.")
         for entry in self.entries:
@@ -169,5 +175,5 @@ def form_request(form: Form, engine: "pine.Engine | Endpoint | None" = None) -> 
         documents=[pine.Document(entry.text, title=form.title(entry)) for entry in lettered],
         instruction=form.used_instruction,
         task=form.task,
-        chat_template_kwargs=parse_kwargs(form.chat_template_kwargs) if is_rendered else {},
+        chat_template_kwargs=form.parsed_kwargs if is_rendered else {},
     )

@@ -1,6 +1,7 @@
 """Finished answers on the page: what the task reads in them, how they score, what the form is called."""
 
 import sys
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ import gradio as gr
 import pytest
 
 import app
+from pine_engine.engine.engine import Engine
 from pine_engine.errors import how_to_install
 from pine_engine.models.load import SHIPPED
 from pine_engine.prompts.tasks import TASKS
@@ -17,13 +19,15 @@ from tests.support.runs import form_of
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
 from viz.cards.answers import AnswerCard
-from viz.page.answers import workspace
+from viz.page.answers import filling, form_run
 from viz.page.answers.answering import accepted_answers, shown_html, stopped_cards
 from viz.page.answers.recordings import recorded_of
 from viz.page.answers.run import Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.failures import notice
-from viz.page.form.documents import Entry
+from viz.page.common.host_settings import DEFAULTS
+from viz.page.form import form as form_module
+from viz.page.form.documents import Entry, entries_from, entries_json
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.form.options import DEFAULT_METHODS
@@ -74,7 +78,7 @@ def page() -> Workspace:
 
 
 def test_judge_task_names_answers_of_assistants(page: Workspace) -> None:
-    updates = workspace.renamed(page, "judge", {})
+    updates = filling.renamed(page, "judge", {})
     words = updates[page.editor.cards]["words"]
     assert updates[page.heading]["value"] == "<h3>Answers to compare</h3>"
     assert updates[page.question]["label"] == "User’s question"
@@ -84,20 +88,37 @@ def test_judge_task_names_answers_of_assistants(page: Workspace) -> None:
 
 
 def test_another_example_shows_no_status_of_an_earlier_run(page: Workspace) -> None:
-    updates = workspace.filled(page, load_examples()[1].form(()), accepted="", note="")
+    updates = filling.filled(page, load_examples()[1].form(()), accepted="", note="")
     assert updates[page.bar.status] == updates[page.shuffle_bar.status] == notice("")
 
 
 def test_answers_to_other_inputs_stay_marked_until_the_first_new_one(page: Workspace) -> None:
     form = load_examples()[0].form(DEFAULT_METHODS)
-    started = workspace.Started(form, None, None, "", "")
-    assert page.stale not in workspace.clear_before(page, started, page.shuffle_bar)
+    started = form_run.Started(form, None, None, "", "")
+    assert page.stale not in form_run.clear_before(page, started, page.shuffle_bar)
     answered = recorded_of(form)
     assert (
-        workspace.show_view(page, started, replace(answered, cards=tuple(map(AnswerCard, form.methods))))
-        == {}
+        form_run.show_view(page, started, replace(answered, cards=tuple(map(AnswerCard, form.methods)))) == {}
     )
-    assert workspace.show_view(page, started, answered)[page.stale] == ""
+    assert form_run.show_view(page, started, answered)[page.stale] == ""
+
+
+def test_form_of_a_run_is_parsed_and_checked_once(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, page: Workspace
+) -> None:
+    calls: Counter[str] = Counter()
+    for owner, name in ((form_module, "parse_kwargs"), (Form, "check")):
+        function = getattr(owner, name)
+
+        def counted(*arguments: Any, name: str = name, function: Any = function) -> Any:
+            calls[name] += 1
+            return function(*arguments)
+
+        monkeypatch.setattr(owner, name, counted)
+    values = ["retrieval_qa", "Who?", "", ["pine"], 8, entries_json(entries_from([("", "red")])), ""]
+    job = form_run.begin_run(page, DEFAULTS, shown("", "retrieval_qa"), None, "", *values).job
+    job.prepare(engine, **job.arguments)
+    assert calls == {"parse_kwargs": 1, "check": 1}
 
 
 def test_hidden_title_is_not_used() -> None:
@@ -124,7 +145,7 @@ def test_challenge_changes_the_first_example_and_has_a_remark(page: Workspace) -
     assert [example.name for example in challenges] == list(page.challenges)
     for example in challenges:
         assert {*example.documents} & {*first.documents} and example.note
-        updates = workspace.take_challenge(page, example.name, first.task)
+        updates = filling.take_challenge(page, example.name, first.task)
         assert updates[page.example] == updates[page.picked] == example.name
         assert updates[page.question] == example.question
 

@@ -9,7 +9,7 @@ from tests.support.runs import THREE, swapped
 from tests.support.viz_reading import read_html
 from viz.page.answers.recordings import recorded_of
 from viz.page.answers.run import changes
-from viz.page.counting import stale_html
+from viz.page.answers.stale import stale_html
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.form.options import DEFAULT_METHODS
