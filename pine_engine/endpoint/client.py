@@ -21,9 +21,10 @@ from pine_engine.engine.events import Event
 from pine_engine.engine.orders import OrderResult, choose_orders
 from pine_engine.engine.reordering import FirstPass, reorder_documents
 from pine_engine.engine.run import MAX_NEW_TOKENS, MethodsLike, RunOptions
-from pine_engine.errors import EndpointError, InputError, import_extra
+from pine_engine.errors import EndpointError, InputError
 from pine_engine.input_validation import check_api_key
 from pine_engine.methods.table import METHODS, Method, Output, Requirement, default_methods, get_methods
+from pine_engine.optional_packages import import_extra
 from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.layout import TokenLayout, tokenize, tokenize_text
 from pine_engine.prompts.prompt import Prompt

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pine_engine.attention.trace import Trace
-from pine_engine.errors import import_extra
+from pine_engine.optional_packages import import_extra
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.reprs import html_table, plot, short_repr, shorten
 from pine_engine.rows.documents import Document

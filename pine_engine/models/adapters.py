@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pine_engine.errors import ModelError, import_extra
+from pine_engine.errors import ModelError
 from pine_engine.models.support import model_errors, quantization_of
+from pine_engine.optional_packages import import_extra
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

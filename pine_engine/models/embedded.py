@@ -16,7 +16,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from pine_engine.errors import ModelError, how_to_install
+from pine_engine.errors import ModelError
+from pine_engine.optional_packages import how_to_install
 
 logger = logging.getLogger(__name__)
 

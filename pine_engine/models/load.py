@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from pine_engine.errors import ModelError, import_extra
+from pine_engine.errors import ModelError
 from pine_engine.input_validation import describe
 from pine_engine.models import embedded
 from pine_engine.models.adapters import base_of, errors_of_base, is_adapter, merge_adapter
@@ -17,6 +17,7 @@ from pine_engine.models.dtypes import Dtype, known_dtype, resolve_dtype
 from pine_engine.models.embedded import EMBEDDED_NAME, Progress
 from pine_engine.models.hub import bring, find_on_hub
 from pine_engine.models.support import context_limit, model_errors, placement_problem
+from pine_engine.optional_packages import import_extra
 
 if TYPE_CHECKING:
     import torch

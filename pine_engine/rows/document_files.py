@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from pine_engine.errors import InputError, how_to_install
+from pine_engine.errors import InputError
+from pine_engine.optional_packages import how_to_install
 from pine_engine.rows.documents import HALF_CHARACTER, Document, DocumentInput, has_surrogates
 from pine_engine.rows.files import KINDS, file_kind, parse_rows, read_text
 from pine_engine.rows.parse_errors import Problem, ValidationErrors, format_validation_errors

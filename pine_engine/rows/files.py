@@ -16,7 +16,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from pine_engine.errors import InputError, import_extra, one_line
+from pine_engine.errors import InputError, one_line
+from pine_engine.optional_packages import import_extra
 from pine_engine.rows.cells import parse_cell
 from pine_engine.rows.parse_errors import Problem, ValidationErrors, rows_or_mistakes
 from pine_engine.rows.published import (

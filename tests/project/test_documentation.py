@@ -23,9 +23,9 @@ from pine_engine import DEBIASERS, METHODS, TASKS, Engine, Method
 from pine_engine.benchmark import times
 from pine_engine.cli import main as cli
 from pine_engine.cli.methods import markdown_tables, markdown_types, write_into
-from pine_engine.errors import VERSIONS
 from pine_engine.lab.data.registry import PUBLIC_SETS
 from pine_engine.lab.debias.wrappers import Wrapper
+from pine_engine.optional_packages import VERSIONS
 from tests.support.commands import Run
 from tests.support.environments import PACKAGE
 from tests.support.families import TinyLlama

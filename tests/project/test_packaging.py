@@ -19,7 +19,7 @@ from packaging.version import Version
 import pine_engine
 import viz
 from pine_engine import METHODS
-from pine_engine.errors import VERSIONS
+from pine_engine.optional_packages import VERSIONS
 from tests.support.commands import write
 from tests.support.environments import run_apart
 from tests.support.families import TinyLlama

@@ -12,12 +12,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pine_engine.errors import InputError, import_extra, one_line
+from pine_engine.errors import InputError, one_line
 from pine_engine.input_validation import Registry
 from pine_engine.lab.data import readers
 from pine_engine.lab.data.facts import generate_facts
 from pine_engine.lab.data.few_shot import generate_few_shot
 from pine_engine.lab.data.judge_sums import generate_judge_sums
+from pine_engine.optional_packages import import_extra
 
 Convert = Callable[[Iterable[readers.SourceRecord]], Iterator[readers.Row]]
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from pine_engine.errors import import_extra
 from pine_engine.lab.evaluation.record import Record
+from pine_engine.optional_packages import import_extra
 
 
 def record_features() -> Any:

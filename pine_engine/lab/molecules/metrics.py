@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from pine_engine.errors import InputError, import_extra
+from pine_engine.errors import InputError
 from pine_engine.lab.molecules.request_rows import (
     PROPERTIES,
     GeneratedMolecule,
@@ -20,6 +20,7 @@ from pine_engine.lab.molecules.request_rows import (
     parse_smiles,
     rdkit,
 )
+from pine_engine.optional_packages import import_extra
 
 Floats = NDArray[np.float64]
 

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from pine_engine.errors import InputError, import_extra
+from pine_engine.errors import InputError
+from pine_engine.optional_packages import import_extra
 from pine_engine.prompts.request import DataRow, read_rows
 
 _ENERGIES = dict.fromkeys(("homo", "lumo", "gap"), "eV")

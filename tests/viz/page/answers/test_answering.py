@@ -11,8 +11,8 @@ import pytest
 
 import app
 from pine_engine.engine.engine import Engine
-from pine_engine.errors import how_to_install
 from pine_engine.models.load import SHIPPED
+from pine_engine.optional_packages import how_to_install
 from pine_engine.prompts.tasks import TASKS
 from tests.support.running import one_run, run_views, sources_of
 from tests.support.runs import form_of
