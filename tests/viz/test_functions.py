@@ -28,7 +28,8 @@ from viz.cards.compare import answers_picture
 from viz.cards.shuffle import shuffle_answer, verdict_html
 from viz.cards.tutorial import Step, figure_html, quiz, run_html, tutorial
 from viz.drawing.identity import document_segment, legend
-from viz.drawing.markup import Numbers, empty_panel, picture, switch
+from viz.drawing.markup import empty_panel
+from viz.drawing.pictures import Numbers, picture, switch
 from viz.lab.report import measured_html, report_page
 from viz.page.answers.stale import stale_html
 from viz.page.bundle import certificate_page

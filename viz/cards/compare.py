@@ -5,17 +5,9 @@ import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from viz.drawing.markup import (
-    Numbers,
-    format_difference,
-    format_percent,
-    format_value,
-    pick,
-    picture,
-    render,
-    shorten,
-    visible_text,
-)
+from viz.drawing.markup import render
+from viz.drawing.pictures import Numbers, pick, picture
+from viz.drawing.text import format_difference, format_percent, format_value, shorten, visible_text
 from viz.figures import answer_tokens
 from viz.figures.answer_tokens import AnswerTokens, first_difference, quoted
 

@@ -6,7 +6,8 @@ from typing import Any
 import pine_engine as pine
 from viz.cards.compare import word_diff
 from viz.drawing.identity import ink_on
-from viz.drawing.markup import format_difference, format_value, render, visible_text
+from viz.drawing.markup import render
+from viz.drawing.text import format_difference, format_value, visible_text
 from viz.figures.frame import document_segments
 from viz.figures.shuffle import answer_color, answer_letter, answer_numbers
 

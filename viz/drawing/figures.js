@@ -48,7 +48,7 @@ const unpacked = (trace) => {
 };
 
 // Squares of tokens: the height follows from the width. On narrow pages they are below each other, each below its
-// title; otherwise gaps are as in viz/figures/frame.py.
+// title; otherwise gaps are as in viz/figures/panels.py.
 const layoutSquares = (layout, width, margin) => {
   const { panels, columns } = layout.meta;
   const isNarrow = width < NARROW;

@@ -14,7 +14,9 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 from plotly.utils import PlotlyJSONEncoder
 
-from viz.drawing.markup import Numbers, Value, plain_values, render
+from viz.drawing.markup import render
+from viz.drawing.pictures import Numbers, Value
+from viz.drawing.text import plain_values
 from viz.theme import CONFIG
 
 MIN_PACKED_CELLS = 10_000
@@ -88,7 +90,7 @@ _NUMBERS = re.compile(r'<div class="pine-numbers"[^>]*>(.*?)</div>', re.DOTALL)
 
 
 def picture_numbers(html: str) -> list[Numbers]:
-    """Return the numbers of every picture that viz.drawing.markup rendered into some HTML."""
+    """Return the numbers of every picture that viz.drawing.pictures rendered into some HTML."""
     return [
         Numbers(
             tuple(content["columns"]), tuple(map(tuple, content["rows"])), content["name"], content["caption"]

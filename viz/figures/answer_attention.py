@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from viz.drawing.identity import PREFIX, SUFFIX, Segment
-from viz.drawing.markup import format_percent, format_short
+from viz.drawing.text import format_percent, format_short
 from viz.figures.answer_tokens import AnswerTokens, is_reordered
 from viz.figures.frame import new_figure, plain
 from viz.figures.importance import normalize

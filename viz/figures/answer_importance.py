@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.drawing.markup import shorten
+from viz.drawing.text import shorten
 from viz.figures.frame import (
     FloatArray,
     answer_queries,

@@ -9,7 +9,7 @@ import numpy as np
 
 import pine_engine as pine
 from viz.drawing.identity import Segment
-from viz.drawing.markup import format_percent, shorten, visible_text
+from viz.drawing.text import format_percent, shorten, visible_text
 from viz.figures.frame import FloatArray, answer_queries, document_segments
 from viz.figures.positions import IntArray, at_place
 

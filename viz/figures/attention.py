@@ -6,7 +6,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.figures.frame import FloatArray, add_panels, method_labels, new_figure, prompt_parts
+from viz.figures.frame import FloatArray, method_labels, new_figure
+from viz.figures.panels import add_panels, prompt_parts
 
 MIN_WEIGHT = 1e-6  # smaller weights are drawn as this
 

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 import pine_engine as pine
 from viz.drawing.identity import PREFIX, SUFFIX
-from viz.drawing.markup import format_short
+from viz.drawing.text import format_short
 from viz.figures.frame import FloatArray, answer_queries, document_segments, new_figure, require_attention
 from viz.figures.importance import normalize, place_name, select_importance
 from viz.theme import INK

@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.drawing.markup import format_short
+from viz.drawing.text import format_short
 from viz.figures.frame import FloatArray, add_cells, document_labels, new_figure
 
 Normalization = Literal["raw", "share", "log"]

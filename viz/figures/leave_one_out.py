@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 import pine_engine as pine
 from viz.drawing.identity import document_segment
-from viz.drawing.markup import format_percent, format_short
+from viz.drawing.text import format_percent, format_short
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.answer_tokens import quoted
 from viz.figures.frame import document_segments, method_labels, new_figure

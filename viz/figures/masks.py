@@ -7,7 +7,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.figures.frame import FloatArray, add_panels, new_figure, plain, prompt_parts
+from viz.figures.frame import FloatArray, new_figure, plain
+from viz.figures.panels import add_panels, prompt_parts
 from viz.theme import ALLOWED, GRID, MASKED
 
 _MAX_COLUMNS = 3

@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from viz.drawing.markup import format_percent, shorten
+from viz.drawing.text import format_percent, shorten
 from viz.figures import answer_tokens
 from viz.figures.answer_attention import NO_DIFFERENCE, add_bars, bars_height
 from viz.figures.answer_tokens import AnswerTokens, quoted

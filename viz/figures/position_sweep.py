@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 import pine_engine as pine
 from viz.drawing.identity import document_segment
-from viz.drawing.markup import format_difference, join_words, shorten
+from viz.drawing.text import format_difference, join_words, shorten
 from viz.figures.frame import method_labels, new_figure
 from viz.theme import line_style
 

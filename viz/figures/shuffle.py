@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 import pine_engine as pine
 from viz.drawing.identity import document_letter, ink_on, order_name
-from viz.drawing.markup import format_difference, shorten
+from viz.drawing.text import format_difference, shorten
 from viz.figures.frame import FloatArray, add_cells, method_labels, new_figure, plain
 
 _MAX_CHARACTERS, _LINE_CHARACTERS = 90, 45  # of an answer in hover text

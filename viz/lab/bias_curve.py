@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from viz.drawing.markup import format_short
+from viz.drawing.text import format_short
 from viz.figures.frame import new_figure, plain
 from viz.theme import DASHES, bar_pattern, line_color, line_style
 

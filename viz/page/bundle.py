@@ -17,8 +17,10 @@ from pine_engine.invariance.platform_facts import ASPECTS
 from pine_engine.methods.table import METHODS, Method
 from viz.cards.tutorial import run_html
 from viz.drawing.identity import document_segment, order_name
-from viz.drawing.markup import Numbers, figure_styles, format_difference, format_value, render
+from viz.drawing.markup import figure_styles, render
+from viz.drawing.pictures import Numbers
 from viz.drawing.scripts import FIGURE_SCRIPTS, join_modules
+from viz.drawing.text import format_difference, format_value
 from viz.export.standalone import as_csv, figure_numbers, packed_json, picture_numbers, pictures_page
 from viz.figures.answer_tokens import AnswerTokens
 from viz.page.answers.run import Run

@@ -16,7 +16,8 @@ from pine_engine.methods.table import METHODS
 from pine_engine.rows.untrusted_json import ListInput
 from pine_engine.scheduling.runs import Job
 from viz.drawing.identity import legend
-from viz.drawing.markup import empty_panel, shorten
+from viz.drawing.markup import empty_panel
+from viz.drawing.text import shorten
 from viz.page import internals_jobs as jobs
 from viz.page.answers.run import Run
 from viz.page.common.failures import notice

@@ -12,7 +12,9 @@ from pine_engine.methods.table import FIRST_SCALED_LAYER, MAX_RATIO, MIN_RATIO, 
 from viz.cards.compare import answers_picture
 from viz.cards.tutorial import CONTENT, paragraphs
 from viz.drawing.identity import order_name
-from viz.drawing.markup import empty_panel, format_percent, join_words, render, shorten, switch
+from viz.drawing.markup import empty_panel, render
+from viz.drawing.pictures import switch
+from viz.drawing.text import format_percent, join_words, shorten
 from viz.figures.answer_attention import NO_TOKENS
 from viz.figures.answer_tokens import AnswerTokens, comparison_step
 from viz.figures.frame import document_labels

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from viz.drawing.markup import shorten, visible_text
+from viz.drawing.text import shorten, visible_text
 from viz.page.answers.run import Run
 from viz.page.traced_run import run_documents
 

@@ -13,7 +13,8 @@ import numpy as np
 
 import pine_engine as pine
 from viz.drawing.identity import document_segment
-from viz.drawing.markup import render, shorten
+from viz.drawing.markup import render
+from viz.drawing.text import shorten
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.answer_tokens import AnswerTokens
 from viz.figures.importance import normalize

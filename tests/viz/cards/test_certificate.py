@@ -9,7 +9,7 @@ import pytest
 
 import pine_engine as pine
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
-from viz.cards.answers import MAX_SMILES, molecule_svg
+from viz.cards.molecules import MAX_SMILES, molecule_svg
 from viz.drawing.identity import relative_luminance
 from viz.page.bundle import _verdict, certificate_page
 

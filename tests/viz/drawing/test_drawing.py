@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, strategies as st
 
 from tests.support.viz_reading import read_html
-from viz.drawing import markup as texts
+from viz.drawing import text as texts
 from viz.drawing.identity import (
     DECODED,
     PREFIX,
@@ -18,7 +18,7 @@ from viz.drawing.identity import (
     relative_luminance,
     segment_badge,
 )
-from viz.drawing.markup import Numbers, pick, picture, switch
+from viz.drawing.pictures import Numbers, pick, picture, switch
 from viz.export.standalone import picture_numbers
 
 

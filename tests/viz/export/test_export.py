@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 import viz
 from pine_engine import ShuffleResult
 from tests.support.viz_reading import HOSTILE, read_html
-from viz.drawing.markup import Numbers, picture, switch
+from viz.drawing.pictures import Numbers, picture, switch
 from viz.export.standalone import (
     LEVELS,
     MIN_PACKED_CELLS,

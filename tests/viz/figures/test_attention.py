@@ -15,10 +15,10 @@ from viz.drawing.identity import relative_luminance
 from viz.figures.answer_importance import _answer_importance_info
 from viz.figures.attention import _attention_info
 from viz.figures.attention_shares import _attention_shares_info
-from viz.figures.frame import MAX_BINS
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.figures.importance import Normalization, _importance_info, normalize, place_name, select_importance
 from viz.figures.masks import _masks_info
+from viz.figures.panels import MAX_BINS
 from viz.figures.positions import MASKED, at_place, document_lanes
 from viz.figures.positions_by_order import default_head, document_positions
 

@@ -13,7 +13,7 @@ import viz
 from pine_engine.engine.engine import Engine
 from tests.support.runs import THREE, finish, swapped, telling_queries, with_orders
 from tests.support.viz_reading import HOSTILE, Element, assert_harmless, read_html
-from viz.drawing.markup import format_percent
+from viz.drawing.text import format_percent
 from viz.export.standalone import packed_json
 from viz.figures.answer_attention import NO_TOKENS
 from viz.figures.answer_tokens import AnswerTokens, comparison_step

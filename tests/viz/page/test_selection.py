@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from tests.support.runs import THREE, finish, swapped, with_orders
-from viz.drawing.markup import pick
+from viz.drawing.pictures import pick
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.page.answers.run import Run
 from viz.page.internals import _shown, after_control, after_pick, new_picks

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.runs import with_orders
 from viz.cards.answers import AnswerCard
-from viz.drawing.markup import shorten
+from viz.drawing.text import shorten
 from viz.figures.answer_tokens import head_attention
 from viz.figures.frame import answer_queries
 from viz.page.answers.recordings import recorded_of, tutorial_recording

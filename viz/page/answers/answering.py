@@ -15,7 +15,8 @@ from pine_engine.prompts.scoring import SCORES
 from pine_engine.prompts.tasks import Task
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, planned
-from viz.cards.answers import AnswerCard, Reading, answer_grid, molecule_svg
+from viz.cards.answers import AnswerCard, Reading, answer_grid
+from viz.cards.molecules import molecule_svg
 from viz.page.answers.endpoint_job import prepare_requests
 from viz.page.answers.run import Shown, finish_run
 from viz.page.common.failures import notice

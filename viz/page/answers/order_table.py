@@ -17,7 +17,8 @@ from pine_engine.prompts.tasks import document_letter
 from viz.cards.answers import AnswerCard
 from viz.cards.tutorial import TERMS, anchor
 from viz.drawing.identity import document_segment, order_name
-from viz.drawing.markup import join_words, render
+from viz.drawing.markup import render
+from viz.drawing.text import join_words
 from viz.figures.positions import MASKED, document_lanes
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.answering import is_correct_by, scoring_note

@@ -12,7 +12,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.scheduling.work import Work
 from viz.cards.answers import AnswerCard
 from viz.drawing.identity import document_letter
-from viz.drawing.markup import join_words
+from viz.drawing.text import join_words
 from viz.figures.answer_origin import AnswerOrigin, answer_origin
 from viz.figures.answer_tokens import AnswerTokens, answer_tokens
 from viz.figures.positions_by_order import DocumentPositions, default_head, document_positions

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from pine_engine.methods.table import METHODS
 from viz.drawing.identity import document_letter
-from viz.drawing.markup import join_words, render
+from viz.drawing.markup import render
+from viz.drawing.text import join_words
 from viz.page.form.form import Form
 
 
