@@ -26,7 +26,7 @@ from pine_engine.lab.evaluation.record import Record
 from pine_engine.lab.evaluation.run_files import read_records, read_run
 from pine_engine.prompts.answer_words import contains_words
 from pine_engine.prompts.examples import Example, read_examples
-from viz.page.answers.recordings import BASE_RATE_FILE
+from viz.page.answers.base_rate import BASE_RATE_FILE
 
 COMMANDS = typer.Typer(help=__doc__, rich_markup_mode=None)
 

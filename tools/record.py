@@ -17,17 +17,11 @@ from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import TUTORIAL_METHODS
 from pine_engine.prompts.tasks import TASKS
 from viz.page.answers.answering import prepare_answers
-from viz.page.answers.recordings import (
-    ANSWERS_FILE,
-    TUTORIAL_RECORDING,
-    RecordedAnswer,
-    RecordedAnswers,
-    Recording,
-    fingerprint,
-    write_answers,
-    write_recording,
-)
-from viz.page.answers.run import OrderAnswers, Run
+from viz.page.answers.order_answers import OrderAnswers
+from viz.page.answers.recordings import ANSWERS_FILE, write_answers
+from viz.page.answers.run import Run
+from viz.page.answers.shared import record_of_run
+from viz.page.answers.tutorial_recording import TUTORIAL_RECORDING, Recording, write_recording
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.options import DEFAULT_METHODS
@@ -41,30 +35,23 @@ EXAMPLE = load_examples()[0].name
 MAX_NEW_TOKENS = 24
 
 
-def recorded_sentence(engine: Engine) -> str:
-    """Return the model of a recording: "Precomputed with ... (float32, revision)"."""
-    version = ", ".join(filter(None, (str(engine.dtype), engine.revision)))
-    return f"Precomputed with {engine.model_name} ({version})"
-
-
 def record(engine: Engine, form: Form, *, example: str) -> Recording:
     """Return the runs of a form with three or four documents, in the order as entered and in all others."""
-    sentence = recorded_sentence(engine)
     run = _shuffle(engine, form)
     first, second, third, *rest = run.order
     exchanged = _run(engine, form, (third, second, first, *rest))
     return Recording(
         example=example,
-        run=_recorded(_with_attention(engine, run), sentence),
-        exchanged=_recorded(_pine_importance(exchanged), sentence),
+        run=_recorded(_with_attention(engine, run)),
+        exchanged=_recorded(_pine_importance(exchanged)),
     )
 
 
-def _recorded(run: Run, sentence: str) -> Run:
+def _recorded(run: Run) -> Run:
     """Return the run as it is read from its file: the answers, and the origins of those that have traces."""
     orders = {order: OrderAnswers(answers.texts, answers.records) for order, answers in run.orders.items()}
     orders[run.order] = replace(orders[run.order], origins=run.origins)
-    return replace(run, recorded=sentence, orders=orders, caption="", first_certificate=None)
+    return replace(run, source="recorded", orders=orders, caption="", first_certificate=None)
 
 
 def _with_attention(engine: Engine, run: Run) -> Run:
@@ -127,29 +114,7 @@ def example_form(name: str) -> Form:
 def run_example(engine: Engine, example: FormExample) -> Run:
     """Return the run of an example in several orders, with the default methods."""
     run = _shuffle(engine, example.form(DEFAULT_METHODS, MAX_NEW_TOKENS))
-    return replace(run, recorded=recorded_sentence(engine))
-
-
-def record_answers(run: Run, example: FormExample) -> RecordedAnswers:
-    """Return the answers of an example in the orders of its run."""
-    positions = [answers.positions for answers in run.orders.values() if answers.positions]
-    return RecordedAnswers(
-        fingerprint=fingerprint(example),
-        recorded=run.recorded,
-        orders=tuple(run.orders),
-        answers=tuple(
-            RecordedAnswer(
-                method=method,
-                num_tokens=len(output.token_ids),
-                texts=tuple(answers.texts[method] for answers in run.orders.values()),
-                starts=tuple(tuple(one.starts[method].tolist()) for one in positions),
-                origins=tuple(answers.origins.get(method) for answers in run.orders.values()),
-                cut_off=tuple(method in answers.cut_off for answers in run.orders.values()),
-            )
-            for method, output in run.result.answers.items()
-        ),
-        lengths=tuple(positions[0].lengths.tolist()),
-    )
+    return replace(run, source="recorded")
 
 
 def main() -> None:
@@ -167,7 +132,7 @@ def main() -> None:
     answers, steps = {}, {}
     for example in examples:
         run = run_example(engines[models[example.name]], example)
-        answers[example.name] = record_answers(run, example)
+        answers[example.name] = record_of_run(run)
         if can_explain(run):
             steps[example.name] = why_record(run)
     write_answers(answers, arguments.answers)

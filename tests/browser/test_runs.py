@@ -36,10 +36,11 @@ from tests.browser.driving import (
 )
 from tests.support.pdf_files import pdf_of
 from tests.support.serving import ServedApp
+from viz.page.answers.record import record_of
 from viz.page.form.documents import Entry
 from viz.page.form.examples import NO_EXAMPLE
 from viz.page.form.form import Form
-from viz.page.session import session_of, to_code
+from viz.page.session import to_code
 
 QUESTION = "#question textarea, #question input"
 ENDLESS = f"Write the alphabet 100 times: {'A-B-C-D-E-F-G-' * 2}A-B-C"  # PINE answers with 256 tokens
@@ -209,7 +210,7 @@ def test_hostile_text_is_never_executed_and_reaches_no_other_visitor(
     hostile = Form(
         "retrieval_qa", HOSTILE, PAYLOADS[1], ("vanilla", "pine"), 8, (Entry(0, HOSTILE, PAYLOADS[0]),)
     )
-    link = to_code(session_of(hostile, accepted="\n".join(PAYLOADS)))
+    link = to_code(record_of(hostile, accepted="\n".join(PAYLOADS)))
     name = "<img src=x onerror=window.__pwned=1>"
     table, paper, session = (tmp_path / f"{name}{ending}" for ending in (".csv", ".pdf", ".json"))
     with table.open("w", newline="") as file:

@@ -32,15 +32,16 @@ from tests.browser.driving import (
     wait_for_model,
 )
 from tests.support.serving import ServedApp
+from viz.page.answers.record import record_of
 from viz.page.form.documents import Entry
 from viz.page.form.examples import NO_EXAMPLE
 from viz.page.form.form import Form
-from viz.page.session import session_of, to_code
+from viz.page.session import to_code
 
 TYPED = 'A lamp <b>&"quoted"</b> 灯 was lit.'
 LINKED = "The lamp is blue."
 CODE = to_code(
-    session_of(Form("retrieval_qa", "Which lamp?", "", ("pine",), 8, (Entry(0, "", LINKED),)), accepted="")
+    record_of(Form("retrieval_qa", "Which lamp?", "", ("pine",), 8, (Entry(0, "", LINKED),)), accepted="")
 )
 LINK = "#link input, #link textarea"
 KEPT = "Your draft is saved in this browser"

@@ -8,7 +8,8 @@ from pine_engine import METHODS, Engine
 from tests.support.running import views_of
 from viz.figures.answer_tokens import AnswerTokens
 from viz.page.answers.answering import prepare_answers
-from viz.page.answers.run import Order, OrderAnswers, Run
+from viz.page.answers.order_answers import Order, OrderAnswers
+from viz.page.answers.run import Run
 from viz.page.form.documents import Entries, entries_from
 from viz.page.form.form import Form
 from viz.page.queries import query_choices

@@ -9,6 +9,15 @@ from viz.drawing.markup import render
 
 AnswerState = Literal["waiting", "reading", "writing", "finished", "stopped"]
 
+Source = Literal["own", "recorded", "shared", "checked"]
+"""Where an answer was computed.
+
+"own": in this session. "recorded": with the page. "shared": by someone else, read from a link or a file.
+"checked": in this session, after a shared answer to the same input.
+"""
+
+_SOURCE_LABELS: dict[Source, str] = {"recorded": "precomputed", "shared": "by someone else"}
+
 _STATUS: dict[AnswerState, str] = {
     "waiting": "Queued",
     "reading": "Prefill",
@@ -45,7 +54,7 @@ class AnswerCard:
     decode_s_per_token: float | None = None
     finish_reason: str = ""  # "stop" or "length"
     refusal: str = ""  # reason of an endpoint that refuses the request
-    recorded: str = ""  # origin of an answer that was not computed now, such as "precomputed"
+    source: Source = "own"
     model: str = ""  # "" if it is the only one
     reading: Reading | None = None
 
@@ -68,6 +77,11 @@ class AnswerCard:
     def row(self) -> "pine.Method":
         """Method of the card."""
         return pine.METHODS[self.method]
+
+    @property
+    def source_label(self) -> str:
+        """Where the answer was computed; "" if in this session."""
+        return _SOURCE_LABELS.get(self.source, "")
 
     @property
     def says(self) -> str:

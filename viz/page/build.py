@@ -12,8 +12,8 @@ from pine_engine.endpoint import NO_INTERNALS
 from viz.cards.tutorial import anchor, explanations_html
 from viz.page.answers.filling import bind_choices
 from viz.page.answers.form_run import bind_workspace
-from viz.page.answers.recordings import tutorial_recording
 from viz.page.answers.run import Run, Shown
+from viz.page.answers.tutorial_recording import tutorial_recording
 from viz.page.answers.workspace import Workspace
 from viz.page.api.arguments import Host
 from viz.page.api.calls import add_api

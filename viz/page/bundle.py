@@ -23,13 +23,14 @@ from viz.drawing.scripts import FIGURE_SCRIPTS, join_modules
 from viz.drawing.text import format_difference, format_value
 from viz.export.standalone import as_csv, figure_numbers, packed_json, picture_numbers, pictures_page
 from viz.figures.answer_tokens import AnswerTokens
+from viz.page.answers.record import record_of
 from viz.page.answers.run import Run
 from viz.page.common.widgets import PLOTLY
 from viz.page.form.documents import entries_from
 from viz.page.form.form import form_request
 from viz.page.internals_figures import DRAWING, TABS, TabContent
 from viz.page.selection import Selection, as_picks
-from viz.page.session import SESSION_NAME, session_of, to_json
+from viz.page.session import SESSION_NAME, to_json
 
 NAME = "pine-explorer-results.zip"
 CERTIFICATE_PAGE = "certificate.html"
@@ -77,7 +78,7 @@ def bundle(
 def _files(run: Run, selection: Selection | None, accepted: str) -> Iterator[tuple[str, bytes]]:
     """Iterate over names and contents, the most important first."""
     form = run.form
-    session = session_of(form, accepted=accepted, ran=True, selection=as_picks(selection))
+    session = record_of(form, accepted=accepted, ran=True, selection=as_picks(selection))
     yield SESSION_NAME, to_json(session).encode()
     by_slot = replace(form, entries=entries_from([(entry.title, entry.text) for entry in form.entries]))
     yield "input.json", form_request(by_slot).model_dump_json(indent=2).encode()

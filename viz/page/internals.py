@@ -123,7 +123,7 @@ def summary_html(run: Run) -> str:
     documents = run_documents(run)
     titles = [title or segment.name for segment, title in zip(documents, run.titles, strict=True)]
     tokens = f"{run.result.layout.num_tokens:,} prompt tokens"
-    source = run.recorded or f"Last run: {run.model}, {run.dtype}"
+    source = run.origin or f"Last run: {run.model}, {run.dtype}"
     question = shorten(run.form.question, 80)
     quoted = f"“\u2068{question}\u2069” " if question else ""  # isolated from the rest of the line
     sentence = f"{quoted}{source}: {tokens}."

@@ -1,34 +1,22 @@
-"""Session: all inputs and selections, as a link, and in every file that the page saves."""
+"""Links, drafts and files of the page: all contain a `RunRecord`; a certificate opens as one."""
 
 import base64
 import binascii
 import io
-import json
 import zipfile
 import zlib
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    Field,
-    StringConstraints,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import TypeAdapter
 
 from pine_engine.errors import InputError
 from pine_engine.invariance.certificate import FORMAT as CERTIFICATE_FORMAT, Certificate
 from pine_engine.prompts.chat_templates import dump_kwargs
-from pine_engine.rows.untrusted_json import TupleInput
-from viz.page.answers.shared import SharedResults
-from viz.page.common.failures import check_limit, first_problem
+from viz.page.answers.record import RunRecord
+from viz.page.common.failures import check_limit
 from viz.page.common.untrusted_json import read_json
-from viz.page.form.documents import KNOWN_TASK, Entry, SentEntries
-from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
+from viz.page.form.documents import Entry
+from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS
 from viz.page.form.options import OFFERED
 
 MAX_LINK_CHARACTERS = 32_000
@@ -38,75 +26,18 @@ LARGEST_BYTES = 1_000_000  # maximum bytes of a session as JSON, also when unpac
 MAX_LIST_BYTES = 100_000  # maximum bytes of the list of files in a ZIP
 SESSION_NAME = "session.json"  # name in the ZIP of a run
 ZIP_START = b"PK\3\4"
-Text = Annotated[str, StringConstraints(max_length=200_000)]
-ShortText = Annotated[str, StringConstraints(max_length=2_000)]
+
+_RECORD, _CERTIFICATE = TypeAdapter(RunRecord), TypeAdapter(Certificate)
 
 
-class Session(BaseModel, frozen=True, extra="forbid"):
-    """Complete state of the page except the results of the model."""
-
-    format: Literal["pine-explorer session"] = "pine-explorer session"
-    version: Literal[1] = 1
-    task: Annotated[ShortText, KNOWN_TASK]
-    question: Text = ""
-    instruction: Text = ""
-    chat_template_kwargs: Annotated[ShortText, Field(exclude_if=lambda text: not text)] = ""  # as JSON
-    accepted: Text = ""  # accepted answers, one per line
-    methods: Annotated[TupleInput[ShortText], Field(max_length=len(OFFERED))]
-    max_new_tokens: Annotated[int, Field(ge=MIN_NEW_TOKENS, le=MAX_NEW_TOKENS)]
-    documents: SentEntries  # in slot order
-    ran: bool = False  # True if there were answers
-    model: ShortText = ""  # model of the answers; opening the session shows its name and loads nothing
-    selection: dict[ShortText, str | int | bool | None] = Field(default_factory=dict, max_length=20)
-    """Selection in the figures, as Selection takes changes."""
-
-    tab: ShortText = ""  # selected tab of figures; "" for the first
-    results: Annotated[SharedResults | None, Field(exclude_if=lambda results: results is None)] = None
-
-    @field_validator("methods")
-    @classmethod
-    def _known_methods(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        if unknown := sorted(set(names) - set(OFFERED)):
-            raise InputError(f"Unknown method: {unknown[0]!r}. Choose from: {', '.join(OFFERED)}")
-        return names
-
-    @model_validator(mode="after")
-    def _results_of_the_form(self) -> Self:
-        if self.results:
-            self.results.check_form(self.form)
-        return self
-
-    @property
-    def form(self) -> Form:
-        """Return the form."""
-        prompt = self.task, self.question, self.instruction
-        return Form(*prompt, self.methods, self.max_new_tokens, self.documents, self.chat_template_kwargs)
-
-
-_SESSION, _CERTIFICATE = TypeAdapter(Session), TypeAdapter(Certificate)
-
-
-def session_of(form: Form, **others: Any) -> Session:
-    """Return the session of a form. Raises InputError if it is too large or has invalid Unicode.
-
-    others: further fields of the session, such as the accepted answers.
-    """
-    fields = asdict(form) | others
-    fields["documents"] = fields.pop("entries")
-    try:
-        return Session.model_validate_json(json.dumps(fields))
-    except ValidationError as error:
-        raise InputError(f"Cannot save the session: {first_problem(error)}.") from error
-
-
-def to_json(session: Session) -> str:
+def to_json(session: RunRecord) -> str:
     """Return the session as JSON. Raises InputError if it could not be opened again."""
     text = session.model_dump_json(indent=2) + "\n"
     check_limit("Session too large", len(text.encode()), LARGEST_BYTES, "Shorten the input.", unit=" bytes")
     return text
 
 
-def to_code(session: Session) -> str:
+def to_code(session: RunRecord) -> str:
     """Encode the session as letters, digits, - and _."""
     read = session.model_dump_json(exclude_defaults=True).encode()
     check_limit("Session too large", len(read), LARGEST_BYTES, "Shorten the input.", unit=" bytes")
@@ -114,7 +45,7 @@ def to_code(session: Session) -> str:
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
-def from_code(code: str) -> Session:
+def from_code(code: str) -> RunRecord:
     """Decode a session from `to_code`. Raises InputError if the code is invalid."""
     if len(code) > MAX_LINK_CHARACTERS:
         raise InputError(f"Invalid link: over {MAX_LINK_CHARACTERS:,} characters. Open a session file.")
@@ -131,7 +62,7 @@ def from_code(code: str) -> Session:
     return _read(read, "the link")
 
 
-def from_draft(text: str) -> Session:
+def from_draft(text: str) -> RunRecord:
     """Read a session as JSON. Raises InputError if it is invalid, such as of another version."""
     try:
         return _read(text.encode(), "the draft")
@@ -139,7 +70,7 @@ def from_draft(text: str) -> Session:
         raise InputError("The saved draft is from another version and cannot be restored.") from error
 
 
-def from_file(path: Path) -> Session:
+def from_file(path: Path) -> RunRecord:
     """Read the session of a saved file: a session, a certificate, or the ZIP of a run.
 
     Raises InputError if the file is invalid.
@@ -167,17 +98,18 @@ def _unpack(content: bytes, name: str) -> bytes:
         ) from error
 
 
-def _read(read: bytes, name: str) -> Session:
+def _read(read: bytes, name: str) -> RunRecord:
     problem = f"{name} is not a valid session"
     if f'"{CERTIFICATE_FORMAT}"'.encode() in read[:100]:
         return _session_of_certificate(read_json(_CERTIFICATE, read, problem, max_size=LARGEST_BYTES))
-    return read_json(_SESSION, read, problem, max_size=LARGEST_BYTES)
+    record = read_json(_RECORD, read, problem, max_size=LARGEST_BYTES)
+    return record.model_copy(update={"source": "shared"})  # whatever it claims
 
 
-def _session_of_certificate(certificate: Certificate) -> Session:
+def _session_of_certificate(certificate: Certificate) -> RunRecord:
     """Return the session that runs the request of a certificate, with the methods that the page offers."""
     request, platform, order = certificate.request, certificate.platform, certificate.orders[0]
-    return Session(
+    return RunRecord(
         task=request.task,
         question=request.question,
         instruction=request.instruction,
@@ -188,5 +120,7 @@ def _session_of_certificate(certificate: Certificate) -> Session:
             Entry(place, request.documents[place].title, request.documents[place].text) for place in order
         ),
         ran=True,
-        model=f"{platform.model} in {platform.dtype}",
+        model=platform.model,
+        dtype=platform.dtype,
+        revision=platform.revision or "",
     )

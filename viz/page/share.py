@@ -9,8 +9,9 @@ import gradio as gr
 
 from pine_engine.errors import InputError
 from viz.page.answers.filling import filled, filled_widgets
+from viz.page.answers.record import RunRecord, record_of
 from viz.page.answers.run import Run, Shown
-from viz.page.answers.shared import SharedResults, results_of, shown_of
+from viz.page.answers.shared import results_of, shown_of
 from viz.page.answers.workspace import Workspace
 from viz.page.bundle import NAME, bundle
 from viz.page.common.disk import Disk, remove_folder
@@ -24,21 +25,11 @@ from viz.page.internals import FIRST_TAB, Internals, View
 from viz.page.internals_figures import TABS
 from viz.page.jobs.job_bar import Updates
 from viz.page.jobs.kept_runs import KeptRuns
+from viz.page.links import MAX_QR_BYTES, link_code, qr_rows
 from viz.page.selection import as_picks, first_selection
-from viz.page.session import (
-    MAX_LINK_CHARACTERS,
-    Session,
-    from_code,
-    from_draft,
-    from_file,
-    session_of,
-    to_code,
-    to_json,
-)
+from viz.page.session import MAX_LINK_CHARACTERS, from_code, from_draft, from_file, to_json
 
 PARAMETER = "session"  # of a link, as in assets/drafts.js
-MAX_RESULTS_CHARACTERS = 8_000  # of a link with answers
-MAX_QR_BYTES = 1_273  # of version 25, whose 117 modules can be scanned from the card
 CLICK_FILE = "() => document.querySelector('#run-file').click()"
 """Script: the ZIP is created on click, then a hidden button downloads it."""
 
@@ -109,7 +100,7 @@ def bind_share(
         event.success(None, bar.resumes, bar.draft_kept, **calling("drafts.opened"))
     for event in run_events:
         event.then(
-            lambda run: gr.update(interactive=run is not None and not run.recorded),
+            lambda run: gr.update(interactive=run is not None and run.source == "own"),
             page.finished,
             bar.download,
             **PRIVATE_EVENT,
@@ -125,17 +116,15 @@ def show_failure(bar: ShareBar, error: Exception) -> Updates:
     return {bar.message: notice(explain(error), kind="error")}
 
 
-# Links, files and drafts
-
-
-def page_session(accepted: str | None, run: Run | None, view: View, *values: Any) -> Session:
+def page_session(accepted: str | None, run: Run | None, view: View, *values: Any) -> RunRecord:
     """Return the session of the page, without results. Raises InputError if it cannot be saved."""
-    own = run if run and not run.recorded else None
-    return session_of(
+    own = run if run and run.source == "own" else None
+    facts = {"model": own.model, "dtype": own.dtype, "revision": own.revision} if own else {}
+    return record_of(
         read_form(*values),
         accepted=accepted or "",
         ran=own is not None,
-        model=f"{own.model} in {own.dtype}" if own else "",
+        **facts,
         selection=as_picks(view.selection),
         tab=view.tab,
     )
@@ -157,43 +146,12 @@ def create_link(bar: ShareBar, address: str, shown: Shown, *values: Any) -> Upda
     return {bar.handed: handed, bar.link: gr.update(visible=True)}
 
 
-def link_code(
-    session: Session, results: SharedResults | None, *, limit: int = MAX_RESULTS_CHARACTERS
-) -> tuple[str, str]:
-    """Return the code of a session with as much of its results as there is room for, and its contents."""
-    contents = "It contains everything you typed"
-    if not results:
-        return to_code(session), f"{contents}."
-    for kept, omitted in (
-        (results, ""),
-        (results.without("origins"), ", without the decisive words"),
-        (results.without("origins", "starts"), ", without decisive words and positions"),
-    ):
-        code = to_code(session.model_copy(update={"results": kept}))
-        if len(code) <= limit:
-            return code, f"{contents}, and the answers{omitted}."
-    return to_code(session), f"{contents}, without the answers, which are too long for a link."
-
-
-def qr_rows(link: str) -> list[str]:
-    """Return the rows of the QR code of a link, with 1 for dark; [] if the link is too long."""
-    if len(link.encode()) > MAX_QR_BYTES:
-        return []
-    import segno  # the page is served before it is needed
-
-    code = segno.make_qr(link, error="l", mode="byte", boost_error=False)
-    return ["".join(map(str, row)) for row in code.matrix]
-
-
 def save_session(bar: ShareBar, *values: Any) -> Updates:
     """Return the updates that hand a session file to the browser."""
     try:
         return {bar.handed: to_json(page_session(*values)), bar.message: ""}
     except Exception as error:
         return show_failure(bar, error) | {bar.handed: ""}
-
-
-# Opening
 
 
 def restore(
@@ -233,21 +191,23 @@ def open_file(bar: ShareBar, settings: HostSettings, file: str | None, view: Vie
     return opened | {bar.opening: None, bar.resumes: False}
 
 
-def opened_sentence(where: str, session: Session) -> str:
+def opened_sentence(where: str, session: RunRecord) -> str:
     """Describe an opened session; its model is named but not loaded, and nothing runs unasked."""
     sentence = f"Loaded from {where}."
     if not session.model or session.results:
         return sentence
-    return f"{sentence} Its answers were generated with {session.model}. New runs use the current model."
+    return (
+        f"{sentence} Its answers were generated with {session.named_model}. New runs use the current model."
+    )
 
 
-def fill_page(bar: ShareBar, settings: HostSettings, session: Session, note: str, view: View) -> Updates:
+def fill_page(bar: ShareBar, settings: HostSettings, session: RunRecord, note: str, view: View) -> Updates:
     """Return the updates that fill the page. Raises InputError for texts that a read-only page refuses."""
     page = bar.page
     if settings.read_only:
         check_shipped(session.form)
     view.tab = session.tab if session.tab in dict(TABS) else FIRST_TAB
-    shown = shown_of(session.form, session.results, session.model) if session.results else None
+    shown = shown_of(session) if session.results else None
     return filled(page, session.form, accepted=session.accepted, note=note, shown=shown) | {
         page.example: NO_EXAMPLE,
         page.methods: list(session.methods),
@@ -258,14 +218,11 @@ def fill_page(bar: ShareBar, settings: HostSettings, session: Session, note: str
     }
 
 
-# The ZIP of a run
-
-
 def write_results(
     disk: Disk, run: Run | None, view: View, accepted: str | None, before: Path | None
 ) -> tuple[str, Path]:
     """Return the path of the ZIP of a run, and its folder, which replaces the one before."""
-    if run is None or run.recorded:
+    if run is None or run.source != "own":
         raise gr.Error("No results yet. Click Run first.", print_exception=False)
     remove_folder(before)
     # A run that has just ended may not be the one that the selection is of.

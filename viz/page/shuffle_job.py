@@ -19,7 +19,8 @@ from viz.cards.answers import AnswerCard
 from viz.figures.positions_by_order import default_head
 from viz.page.answers.answering import REDRAW_S, Meter, advance, progress_sentence
 from viz.page.answers.endpoint_job import prepare_requests
-from viz.page.answers.run import Order, Run, Shown, finish_run, order_answers
+from viz.page.answers.order_answers import Order, order_answers
+from viz.page.answers.run import Run, Shown, finish_run
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import check_orders, form_layout
 from viz.page.form.form import Form, form_request

@@ -20,8 +20,8 @@ from viz.drawing.markup import empty_panel, figure_styles, render
 from viz.drawing.scripts import join_modules
 from viz.figures.shuffle import plot_answers
 from viz.page.answers.answering import is_correct_by
-from viz.page.answers.recordings import Recording, tutorial_recording
 from viz.page.answers.run import Run
+from viz.page.answers.tutorial_recording import Recording, tutorial_recording
 from viz.page.common.widgets import PLOTLY, PRIVATE_EVENT, SCRIPTS, bind
 from viz.page.form.examples import load_examples
 from viz.page.internals_figures import of_method
@@ -81,7 +81,7 @@ def tutorial_document(run: Run | None) -> str:
         tutorial_steps(recording, run),
         run=cards.run_html(shown.form.question, document_texts(shown), answers),
         title=cards.CONTENT["title"],
-        about=f"{f'Your run: {source_of(run)}' if run else recording.run.recorded}. This page works offline.",
+        about=f"{f'Your run: {source_of(run)}' if run else recording.run.origin}. This page works offline.",
         styles=figure_styles(),
         scripts=[PLOTLY.read_text(encoding="utf-8"), join_modules(SCRIPTS)],
     )
@@ -117,7 +117,7 @@ def tutorial_steps(recording: Recording, run: Run | None = None) -> tuple[cards.
 
 def source_of(run: Run) -> str:
     """Return the origin of a run: the date of the recording, or model and dtype."""
-    return run.recorded or f"{run.model}, {run.dtype}"
+    return run.origin or f"{run.model}, {run.dtype}"
 
 
 def document_texts(run: Run) -> list[tuple[Segment, str]]:

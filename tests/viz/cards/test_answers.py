@@ -69,7 +69,7 @@ def test_measurements_have_units() -> None:
 
 def test_grid_shows_answers_unchanged_and_in_order() -> None:
     text = "one\n\n  two"
-    other = AnswerCard("vanilla", "finished", recorded="precomputed")
+    other = AnswerCard("vanilla", "finished", source="recorded")
     root = read_html(answer_grid([other, card("finished", text=text)]))
     assert [article.attributes["data-method"] for article in root.all("article")] == ["vanilla", "pine"]
     empty, answer = root.with_class("pine-answer-text")

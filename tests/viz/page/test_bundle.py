@@ -130,7 +130,7 @@ def test_shuffle_has_its_orders_and_its_certificate(engine: Engine, tmp_path: Pa
     file.write_bytes(files["certificate.json"])
     assert read_certificate(file) == last.run.certificate
     opened = from_file(file)
-    assert (opened.form, opened.ran, opened.model) == (form, True, "tiny in float32")
+    assert (opened.form, opened.ran, opened.named_model) == (form, True, "tiny (float32)")
     assert b"<!doctype html>" in files["certificate.html"]
     rows = list(csv.reader(io.StringIO(files["orders.csv"].decode(), newline="")))
     texts = [answers.texts["pine"] for answers in last.run.orders.values()]

@@ -7,7 +7,8 @@ import pytest
 
 from tests.support.viz_reading import read_html
 from tests.support.widgets import whole_page
-from viz.page.answers.recordings import recorded_of, tutorial_recording
+from viz.page.answers.recordings import recorded_of
+from viz.page.answers.tutorial_recording import tutorial_recording
 from viz.page.form.examples import load_examples
 from viz.page.form.options import DEFAULT_METHODS
 from viz.page.internals import View

@@ -16,18 +16,19 @@ from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
 from tests.support.junk import JUNK
 from tests.support.widgets import whole_page
+from viz.page.answers.record import RunRecord, record_of
 from viz.page.common.failures import MAX_DOCUMENTS
 from viz.page.form.documents import Entry
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.form.options import OFFERED
 from viz.page.internals import View
-from viz.page.session import LARGEST_BYTES, Session, from_code, from_file, session_of, to_code, to_json
+from viz.page.session import LARGEST_BYTES, from_code, from_file, to_code, to_json
 from viz.page.share import opened_sentence
 
 FORM = Form(
     "retrieval_qa", "Why?", "", ("vanilla", "pine"), 48, (Entry(1, "Sun", "It shines."), Entry(0, "", "x"))
 )
-SESSION = session_of(FORM, accepted="", ran=True, selection={"query": "suffix 3", "layer": None, "head": 2})
+SESSION = record_of(FORM, accepted="", ran=True, selection={"query": "suffix 3", "layer": None, "head": 2})
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 
@@ -44,9 +45,9 @@ def forms(draw: st.DrawFn) -> Form:
 
 @given(forms(), texts, st.booleans())
 def test_session_is_read_back_from_link_and_file(form: Form, accepted: str, ran: bool) -> None:
-    session = session_of(form, accepted=accepted, ran=ran, selection={})
+    session = record_of(form, accepted=accepted, ran=ran, selection={})
     code = to_code(session)
-    assert from_code(code) == session == Session.model_validate_json(to_json(session))
+    assert from_code(code) == session == RunRecord.model_validate_json(to_json(session))
     assert set(code) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
     assert (session.form, session.accepted) == (form, accepted)
 
@@ -62,7 +63,7 @@ def test_session_file_is_read_again_and_a_large_one_is_not(tmp_path: Path) -> No
 
 
 def test_opened_session_names_its_model() -> None:
-    by_other = session_of(FORM, accepted="", ran=True, model="tiny in bfloat16")
+    by_other = record_of(FORM, accepted="", ran=True, model="tiny in bfloat16")
     assert "tiny in bfloat16" in opened_sentence("a link", from_code(to_code(by_other)))
     assert opened_sentence("s.json", SESSION) == "Loaded from s.json."
 
@@ -153,7 +154,7 @@ def restore() -> Callable[[str | None, str | None], str]:
 
 
 def test_link_precedes_draft_and_draft_precedes_example(restore: Callable[..., Any]) -> None:
-    linked, typed = (session_of(replace(FORM, question=one), accepted="") for one in ("L?", "D?"))
+    linked, typed = (record_of(replace(FORM, question=one), accepted="") for one in ("L?", "D?"))
     link, draft = to_code(linked), to_json(typed)
     assert "L?" in restore(link, draft)
     assert "D?" not in restore(link, draft)
@@ -166,9 +167,9 @@ def test_link_precedes_draft_and_draft_precedes_example(restore: Callable[..., A
 def test_session_too_large_or_with_invalid_unicode_is_refused() -> None:
     half = replace(FORM, entries=(Entry(0, "", "\ud800"),))
     with pytest.raises(InputError, match="Cannot save the session: .*invalid JSON"):
-        session_of(half, accepted="", ran=False, selection={})
+        record_of(half, accepted="", ran=False, selection={})
     with pytest.raises(InputError, match="Session too large"):
-        to_json(session_of(replace(FORM, question="\x01" * 190_000), accepted=""))
+        to_json(record_of(replace(FORM, question="\x01" * 190_000), accepted=""))
     many = replace(FORM, question="x" * 200_001)
     with pytest.raises(InputError, match="Cannot save the session: question: string should have at most"):
-        session_of(many, accepted="", ran=False, selection={})
+        record_of(many, accepted="", ran=False, selection={})

@@ -21,7 +21,8 @@ from tests.support.runs import THREE, form_of, swapped
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
 from viz.cards.answers import AnswerCard
-from viz.page.answers.run import Order, OrderAnswers, Run, Shown
+from viz.page.answers.order_answers import Order, OrderAnswers
+from viz.page.answers.run import Run, Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.form.checks import form_layout
@@ -73,7 +74,7 @@ def test_only_orders_without_own_answers_are_run_and_shared_ones_first() -> None
     cards = (AnswerCard("pine", text="x"),)
     own, shared, sample = (4, 3, 2, 1, 0), (1, 0, 2, 3, 4), orders_for(5, 6, 0)
     answers = OrderAnswers({"pine": "x"})
-    earlier: dict[Order, OrderAnswers] = {own: answers, shared: replace(answers, recorded="y", shared="z")}
+    earlier: dict[Order, OrderAnswers] = {own: answers, shared: replace(answers, source="shared")}
     shown, now = Shown(form, cards, earlier=earlier), (form, None)
     orders = orders_to_run(now, form.methods, shown, 4, 0)
     assert orders == (form.order, shared, sample[1])

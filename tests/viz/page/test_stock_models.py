@@ -15,8 +15,8 @@ from tests.support.runs import THREE, form_of
 from tests.support.widgets import built
 from viz.page.answers.answering import prepare_answers
 from viz.page.answers.order_table import order_table_json
-from viz.page.answers.recordings import tutorial_recording
 from viz.page.answers.run import Run
+from viz.page.answers.tutorial_recording import tutorial_recording
 from viz.page.api.results import traced
 from viz.page.bundle import bundle
 from viz.page.form.fitting import show_misfits

@@ -20,8 +20,8 @@ from tests.support.worked_matrices import read_matrix
 from tests.viz.cards.test_tutorial import addresses, entries
 from viz.cards.tutorial import PAPER, Step
 from viz.page.answers.answering import prepare_answers
-from viz.page.answers.recordings import tutorial_recording
 from viz.page.answers.run import Run
+from viz.page.answers.tutorial_recording import tutorial_recording
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.selection import first_selection
@@ -155,7 +155,7 @@ def test_quiz_is_about_all_recorded_orders(steps: dict[str, Step]) -> None:
 
 def test_run_of_one_order_leaves_the_orders_recorded(run: Run, steps: dict[str, Step]) -> None:
     recorded, own = sources(steps.values()), "tiny <b>, float32"
-    assert set(recorded.values()) == {RECORDING.run.recorded}
+    assert set(recorded.values()) == {RECORDING.run.origin}
     expected = {name: recorded[name] for name in ("bias", "proof", "quiz")}
     assert sources(tutorial_steps(RECORDING, run)) == dict.fromkeys(recorded, own) | expected
 

@@ -12,7 +12,8 @@ from viz.cards.answers import AnswerCard
 from viz.drawing.text import shorten
 from viz.figures.answer_tokens import head_attention
 from viz.figures.frame import answer_queries
-from viz.page.answers.recordings import recorded_of, tutorial_recording
+from viz.page.answers.recordings import recorded_of
+from viz.page.answers.tutorial_recording import tutorial_recording
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.options import DEFAULT_METHODS
 from viz.page.why import METHODS, STEPS, can_explain, why_json, why_record

@@ -19,7 +19,8 @@ from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, planned
 from pine_engine.scheduling.worker import RunControl, stream_in_thread
 from viz.cards.answers import AnswerCard
-from viz.page.answers.run import Order, OrderAnswers, Run, Shown
+from viz.page.answers.order_answers import Order, OrderAnswers
+from viz.page.answers.run import Run, Shown
 from viz.page.common.host_settings import HostSettings
 from viz.page.form.checks import form_layout
 from viz.page.form.form import Form

@@ -22,8 +22,9 @@ from viz.drawing.text import join_words
 from viz.figures.positions import MASKED, document_lanes
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.answering import is_correct_by, scoring_note
-from viz.page.answers.recordings import base_rate_sentence
-from viz.page.answers.run import Order, OrderAnswers, Shown
+from viz.page.answers.base_rate import base_rate_sentence
+from viz.page.answers.order_answers import Order, OrderAnswers
+from viz.page.answers.run import Shown
 from viz.page.common.failures import MAX_DOCUMENTS
 
 JUDGE_LEGEND = "Letter: document of the verdict."
@@ -86,20 +87,20 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
 
 def _source(orders: Mapping[Order, OrderAnswers]) -> dict[str, str]:
     """Return the origin of the answers, and the label of the button that computes them here."""
-    others = [answers for answers in orders.values() if answers.recorded]
+    others = [answers for answers in orders.values() if not answers.is_own]
     if not others:
         return {"source": _comparison(orders), "rerun": ""}
-    names = [order_name(order) for order, answers in orders.items() if not answers.recorded]
+    names = [order_name(order) for order, answers in orders.items() if answers.is_own]
     own = f", except {join_words(names)} from your run" if names else ""
-    if others[0].shared:
-        return {"source": f"{others[0].recorded}{own}. Not checked.", "rerun": "Check"}
-    source = f"Selected example. {others[0].recorded}{own}; another dtype can differ."
+    if others[0].source == "shared":
+        return {"source": f"{others[0].origin}{own}. Not checked.", "rerun": "Check"}
+    source = f"Selected example. {others[0].origin}{own}; another dtype can differ."
     return {"source": source, "rerun": "Run live"}
 
 
 def _comparison(orders: Mapping[Order, OrderAnswers]) -> str:
     """Return how the answers of this session compare with shared ones, if they replace them."""
-    checked = {order: answers for order, answers in orders.items() if answers.checked}
+    checked = {order: answers for order, answers in orders.items() if answers.source == "checked"}
     if not checked:
         return ""
     count = sum(len(answers.texts) for answers in checked.values())
@@ -107,7 +108,7 @@ def _comparison(orders: Mapping[Order, OrderAnswers]) -> str:
         f"{METHODS[method].label} in {order_name(order)}"
         for order, answers in checked.items()
         for method in answers.texts
-        if method in answers.replaced
+        if method in answers.changed
     ]
     if not different:
         return f"Checked: your run gave the same {count} answers."
@@ -117,7 +118,7 @@ def _comparison(orders: Mapping[Order, OrderAnswers]) -> str:
 
 def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | None) -> dict[str, Any]:
     orders = shown.orders
-    is_recorded = any(answers.recorded for answers in orders.values())
+    has_others = any(not answers.is_own for answers in orders.values())
     cells: list[dict[str, Any] | None] = []
     for order in shown.all_orders:
         answers = orders.get(order, OrderAnswers({}))
@@ -133,7 +134,7 @@ def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | 
         cell = {
             "text": text if text.strip() else ("(empty answer)" if is_done else "Thinking…"),
             "is_done": is_done,
-            "is_comparable": not (is_recorded and card.method in answers.replaced),
+            "is_comparable": not (has_others and card.method in answers.changed),
             "is_correct": is_right and not is_cut_off,
             "is_cut_off": is_cut_off,  # True if the answer contains an accepted one, but has no end
         }

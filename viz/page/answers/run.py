@@ -2,57 +2,23 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pine_engine as pine
 from pine_engine.endpoint.repeats import Repeats
 from pine_engine.engine.events import RunResult
 from pine_engine.invariance.certificate import summarize_methods
-from pine_engine.methods.table import METHODS
 from pine_engine.scheduling.work import Work
-from viz.cards.answers import AnswerCard
+from viz.cards.answers import AnswerCard, Source
 from viz.drawing.identity import document_letter
 from viz.drawing.text import join_words
-from viz.figures.answer_origin import AnswerOrigin, answer_origin
-from viz.figures.answer_tokens import AnswerTokens, answer_tokens
-from viz.figures.positions_by_order import DocumentPositions, default_head, document_positions
+from viz.figures.answer_origin import AnswerOrigin
+from viz.figures.answer_tokens import AnswerTokens
+from viz.page.answers.order_answers import Order, OrderAnswers, named_model, order_answers, origin_sentence
 from viz.page.form.form import Form
 from viz.page.jobs.sources import Choice
 
-Order = tuple[int, ...]
-"""Document, as entered, in each slot."""
-
 Inputs = tuple[Form, Choice | None]
 """Form and selected model of results; None is the model of the host."""
-
-
-@dataclass(frozen=True)
-class OrderAnswers:
-    """Answers of all methods in one document order.
-
-    Attributes:
-        texts: Answers by method.
-        records: Answers token by token, if traced.
-        origins: Decisive word of each answer, by method; traced or recorded answers only.
-        positions: Positions of the documents for the decisive token of each method, if known.
-        comparison: Answers compared with the first order of a shuffle test.
-        recorded: Date and model of recorded answers; empty for answers of this session.
-        cut_off: Methods whose answer ends at the limit of tokens.
-        replaced: Methods of which another answer was recorded or shared, with another dtype.
-        shared: Model with which someone else computed the answers; empty for other answers.
-        checked: The answers replace shared ones.
-    """
-
-    texts: Mapping[str, str]
-    records: Mapping[str, AnswerTokens] = field(default_factory=dict, compare=False)
-    origins: Mapping[str, AnswerOrigin] = field(default_factory=dict, compare=False)
-    positions: DocumentPositions | None = field(default=None, compare=False)
-    comparison: "pine.OrderResult | None" = None
-    recorded: str = ""
-    cut_off: frozenset[str] = frozenset()
-    replaced: frozenset[str] = frozenset()
-    shared: str = ""
-    checked: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +30,8 @@ class Run:
         orders: Answers by document order, those in the order of the form first.
         prompt_tokens: Text of each token of the prompt.
         address: Name that loads the model.
-        recorded: Date and model of a recorded run; empty for a run of this session.
+        revision: Version of the model; "" if it has none.
+        source: Where it was computed.
         caption: Settings of a shuffle test, in words.
         first_certificate: Certificate of the first order of a shuffle test.
         repeats: Repeated requests of an endpoint; None for a loaded model.
@@ -78,11 +45,17 @@ class Run:
     result: RunResult = field(compare=False)
     prompt_tokens: tuple[str, ...] = field(compare=False)
     orders: Mapping[Order, OrderAnswers]
-    recorded: str = ""
+    revision: str = ""
+    source: Source = "own"
     caption: str = ""
     first_certificate: "pine.Certificate | None" = field(default=None, compare=False)
     left_out: "Mapping[str, pine.LeaveOneOut]" = field(default_factory=dict, compare=False)
     repeats: Repeats | None = None
+
+    @property
+    def origin(self) -> str:
+        """Model of a recorded run in a sentence; "" for a run of this session."""
+        return origin_sentence(self.source, named_model(self.model, self.dtype, self.revision))
 
     @property
     def has_internals(self) -> bool:
@@ -154,38 +127,7 @@ def finish_run(
         result=replace(result, logits={}),
         prompt_tokens=tuple(engine.decode_tokens(result.layout.ids)),
         orders={form.order: order_answers(engine, form, result, form.order, comparison=comparison)},
-    )
-
-
-def order_answers(
-    engine: "pine.Engine",
-    form: Form,
-    result: RunResult,
-    order: Order,
-    *,
-    head: tuple[int, int] | None = None,
-    comparison: "pine.OrderResult | None" = None,
-) -> OrderAnswers:
-    """Return the answers of a result; if traced, token by token, with origins and positions."""
-    traces = result.traces
-    head = head or default_head(traces.values())
-    records = {
-        method: answer_tokens(engine.decode_tokens, result, method, order, METHODS[method].label, head)
-        for method in traces
-    }
-    documents = [entry.text for entry in form.entries]
-    place: dict[str, Any] = {"order": order, "head": head, "question": form.question, "documents": documents}
-    found = {method: answer_origin(record, traces[method], **place) for method, record in records.items()}
-    origins = {method: origin for method, origin in found.items() if origin}
-    first = result.layout.suffix_length - 1
-    queries = {name: (one.layer, one.head, first + one.step) for name, one in origins.items()}
-    return OrderAnswers(
-        texts={method: answer.text for method, answer in result.answers.items()},
-        records=records,
-        origins=origins,
-        positions=document_positions(order, traces, *head, queries) if traces else None,
-        comparison=comparison,
-        cut_off=frozenset(name for name, one in result.answers.items() if one.finish_reason == "length"),
+        revision=engine.revision or "",
     )
 
 
@@ -238,27 +180,28 @@ class Shown:
 
         Methods and length of recorded and shared answers are fixed.
         """
-        is_fixed = any(card.recorded for card in self.cards)
+        is_fixed = any(card.source != "own" for card in self.cards)
         ignored = ("order", "methods", "max new tokens") if is_fixed else ("order",)
         return changes(self.inputs, now, ignored=ignored)
 
     def finished_orders(self, now: Inputs, methods: Collection[str], *, live: bool = False) -> list[Order]:
-        """Return the orders with answers of these methods to these inputs; `live` omits recorded answers."""
+        """Return the orders with answers of these methods to these inputs; `live` omits those of others."""
         if self.changes(now):
             return []
         wanted = set(methods)
         return [
             order
             for order, answers in self.orders.items()
-            if answers.texts.keys() == wanted or (answers.recorded and answers.texts.keys() > wanted)
-            if not (live and answers.recorded)
+            if answers.texts.keys() == wanted or (not answers.is_own and answers.texts.keys() > wanted)
+            if answers.is_own or not live
         ]
 
     @property
     def recorded(self) -> str:
-        """Date and model of precomputed cards; empty for others."""
-        own = self.orders.get(self.form.order)
-        return own.recorded if own and not own.shared and any(card.recorded for card in self.cards) else ""
+        """Model of recorded cards in a sentence; "" for others."""
+        answers = self.orders.get(self.form.order)
+        has_cards = any(card.source == "recorded" for card in self.cards)
+        return answers.origin if answers and answers.source == "recorded" and has_cards else ""
 
     @property
     def orders(self) -> dict[Order, OrderAnswers]:
@@ -275,11 +218,11 @@ class Shown:
 
 
 def _replace_answers(before: OrderAnswers | None, answers: OrderAnswers) -> OrderAnswers:
-    if before is None:
+    replaced = before if before is None or not before.is_own else before.replaces
+    if replaced is None:
         return answers
-    changed = {method for method, text in before.texts.items() if text != answers.texts[method]}
-    replaced = before.replaced | (changed if before.recorded else set())
-    return replace(answers, replaced=replaced, checked=bool(before.shared) or before.checked)
+    source: Source = "checked" if replaced.source == "shared" else "own"
+    return replace(answers, source=source, replaces=replaced)
 
 
 def keep_earlier(before: Shown | None, view: Shown) -> Shown:

@@ -6,8 +6,9 @@ import gradio as gr
 
 from pine_engine.prompts.tasks import TASKS
 from viz.page.answers.answering import shown_html
+from viz.page.answers.base_rate import base_rate_html
 from viz.page.answers.order_table import build_order_table
-from viz.page.answers.recordings import base_rate_html, recorded_of
+from viz.page.answers.recordings import recorded_of
 from viz.page.answers.start import build_start
 from viz.page.common.failures import notice
 from viz.page.form.documents import capital

@@ -12,9 +12,10 @@ from tests.support.runs import THREE, form_of
 from viz.cards.answers import AnswerCard
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.positions_by_order import DocumentPositions
+from viz.page.answers.order_answers import Order, OrderAnswers
 from viz.page.answers.order_table import document_bars, order_table_json
 from viz.page.answers.recordings import recorded_of
-from viz.page.answers.run import Order, OrderAnswers, Run, Shown, keep_earlier
+from viz.page.answers.run import Run, Shown, keep_earlier
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.form.options import DEFAULT_METHODS
@@ -116,13 +117,13 @@ def test_cut_off_answer_is_not_correct_but_contains_the_answer() -> None:
 
 
 def test_answers_of_a_run_beside_recorded_ones_are_named_and_count_if_they_agree() -> None:
-    recorded = {order: replace(answers, recorded="Old") for order, answers in ANSWERS.items()}
+    recorded = {order: replace(answers, source="recorded", model="Old") for order, answers in ANSWERS.items()}
     own = OrderAnswers({"vanilla": "green", "pine": "blue"})
     view = shown(earlier={}, planned=(OTHER,), run=run_of({OTHER: own}))
     mixed = keep_earlier(shown(earlier=recorded), view)
-    assert mixed.orders[OTHER].replaced == {"pine"} and mixed.orders[OTHER].texts["pine"] == "blue"
+    assert mixed.orders[OTHER].changed == {"pine"} and mixed.orders[OTHER].texts["pine"] == "blue"
     state = table(mixed)
-    assert "Old, except C A B from your run;" in state["source"]
+    assert "Precomputed with Old, except C A B from your run;" in state["source"]
     flags = [[one and one["is_comparable"] for one in method["answers"]] for method in state["methods"]]
     assert flags == [[True, True, None], [True, False, None]]
     assert "Vanilla gave 2 answers," in state["finding"] and "PINE gave 1 answer," in state["finding"]

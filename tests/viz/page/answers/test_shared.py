@@ -12,15 +12,17 @@ from pine_engine.errors import InputError
 from viz.cards.answers import AnswerCard
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.positions_by_order import DocumentPositions
+from viz.page.answers.order_answers import Order, OrderAnswers
 from viz.page.answers.order_table import order_table_json
+from viz.page.answers.record import Results, RunRecord, record_of
 from viz.page.answers.recordings import recorded_of
-from viz.page.answers.run import Order, OrderAnswers, Shown, keep_earlier
-from viz.page.answers.shared import SharedResults, results_of, shown_of
+from viz.page.answers.run import Shown, keep_earlier
+from viz.page.answers.shared import results_of, shown_of
 from viz.page.form.documents import Entry
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
-from viz.page.session import Session, from_code, session_of, to_code
-from viz.page.share import MAX_QR_BYTES, MAX_RESULTS_CHARACTERS, link_code, qr_rows
+from viz.page.links import MAX_QR_BYTES, MAX_RESULTS_CHARACTERS, link_code, qr_rows
+from viz.page.session import from_code, to_code
 
 ORIGIN = AnswerOrigin(" yes", 2, 0, 3, 1, (0.25, 0.5), layer=4, head=5)
 FORM = Form("retrieval_qa", "Why?", "", ("vanilla", "pine"), 8, (Entry(0, "", "x"), Entry(1, "", "y")))
@@ -44,20 +46,20 @@ def shown(pine: str = "yes", **fields: Any) -> Shown:
     return Shown(FORM, cards, earlier=answers)
 
 
-def results() -> SharedResults:
+def results() -> Results:
     found = results_of(shown(), (FORM, None))
     assert found
     return found
 
 
-def session(**fields: Any) -> Session:
-    return session_of(FORM, accepted="", model="tiny in 4bit", results=results().model_dump() | fields)
+def session(**fields: Any) -> RunRecord:
+    return record_of(FORM, accepted="", model="tiny in 4bit", results=results().model_dump() | fields)
 
 
 def opened() -> Shown:
     read = from_code(to_code(session()))
     assert read.results
-    return shown_of(read.form, read.results, read.model)
+    return shown_of(read)
 
 
 def test_shared_results_are_shown_as_those_of_someone_else() -> None:
@@ -76,7 +78,7 @@ def test_shared_results_are_shown_as_those_of_someone_else() -> None:
         for one in (state, own)
     )
     assert origins == own_origins and origins[1] != [None, None]
-    assert after.recorded == "" and {card.recorded for card in after.cards} == {"by someone else"}
+    assert after.recorded == "" and {card.source_label for card in after.cards} == {"by someone else"}
     assert after.changes((replace(FORM, question="How?", max_new_tokens=9), None)) == ["question"]
     assert results_of(after, (FORM, None)) == results(), "they can be shared again"
 
@@ -107,7 +109,7 @@ def test_answers_that_are_cut_off_are_marked_in_a_link_too() -> None:
     found = results_of(own, (FORM, None))
     assert found
     assert [one.cut_off for one in found.answers] == [(), (True, True)]
-    for view in (own, shown_of(FORM, found, "tiny")):
+    for view in (own, shown_of(record_of(FORM, model="tiny").model_copy(update={"results": found}))):
         pine = json.loads(order_table_json(view, ["yes"]))["methods"][1]
         assert [(cell["is_correct"], cell["is_cut_off"]) for cell in pine["answers"]] == [(False, True)] * 2
 
@@ -134,7 +136,7 @@ def answers(**fields: Any) -> list[dict[str, Any]]:
         {"lengths": [0, 4]},
         {"answers": []},
         {"answers": [{"method": "vanilla", "texts": ["x", "y"]}]},
-        {"answers": answers(texts=["x" * 8001, "y"])},
+        {"answers": answers(texts=["x" * 51_201, "y"])},
         {"answers": answers(texts=[1, 2])},
         {
             "answers": [

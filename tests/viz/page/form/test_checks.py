@@ -20,6 +20,7 @@ from viz.lab.page.data_sets import OWN, built_in_choices, check_rows_shipped, re
 from viz.lab.page.evaluate_job import MeasureRequest, measure_rows
 from viz.page.answers import answering
 from viz.page.answers.answering import prepare_answers
+from viz.page.answers.record import record_of
 from viz.page.common.failures import MAX_DOCUMENTS
 from viz.page.common.host_settings import HostSettings
 from viz.page.form.checks import (
@@ -35,7 +36,7 @@ from viz.page.form.orders import number_of_orders, tries_all
 from viz.page.internals import View
 from viz.page.jobs.loader import EngineSource
 from viz.page.position_sweep_job import prepare_sweep
-from viz.page.session import session_of, to_code
+from viz.page.session import to_code
 from viz.page.shuffle_job import orders_for
 
 TEXTS = ["red cat", "green hat", "white mat"]
@@ -228,7 +229,7 @@ def test_api_calls_accept_examples_only(page: gr.Blocks) -> None:
 
 def test_link_with_other_contents_is_rejected(page: gr.Blocks) -> None:
     restore = call(page, "restore")
-    codes = [to_code(session_of(request, accepted="")) for request in (example_form(), OTHERS[0])]
+    codes = [to_code(record_of(request, accepted="")) for request in (example_form(), OTHERS[0])]
     record = [str(restore(code, "", "", View())) for code in codes]
     assert "Loaded from a link." in record[0] and NOTE not in record[0]
     assert NOTE in record[1] and "And who else?" not in record[1]

@@ -1,0 +1,224 @@
+"""Written record of a run: form, model, answers by document order, and the selections of the page.
+
+Links, drafts, session files, the ZIP of a run and the recorded examples contain it (`viz/page/session.py`).
+Records from outside are untrusted: their answers count as those of someone else until a run checks them.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator, model_validator
+
+from pine_engine.errors import InputError
+from pine_engine.rows.untrusted_json import TupleInput
+from viz.cards.answers import Source
+from viz.figures.answer_origin import AnswerOrigin
+from viz.figures.positions_by_order import DocumentPositions
+from viz.page.answers.order_answers import Order, OrderAnswers, named_model, origin_sentence
+from viz.page.common.failures import MAX_ORDERS, first_problem
+from viz.page.form.documents import KNOWN_TASK, SentEntries
+from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
+from viz.page.form.options import OFFERED
+
+MAX_TOKEN_CHARACTERS = 200
+Text = Annotated[str, StringConstraints(max_length=200_000)]
+ShortText = Annotated[str, StringConstraints(max_length=2_000)]
+AnswerText = Annotated[str, StringConstraints(max_length=MAX_NEW_TOKENS * MAX_TOKEN_CHARACTERS)]
+Position = Annotated[int, Field(ge=0, le=10_000_000)]
+Length = Annotated[int, Field(ge=1, le=10_000_000)]
+Count = Annotated[int, Field(ge=0, le=10_000_000)]
+
+
+class MethodAnswers(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strings"):
+    """Answers of one method."""
+
+    method: Annotated[str, StringConstraints(max_length=100)]
+    texts: TupleInput[AnswerText]  # in each order
+    starts: TupleInput[TupleInput[Position]] = ()
+    """First position of each document, in the order of the letters, in each order; empty if unknown."""
+    origins: TupleInput[AnswerOrigin | None] = ()
+    """Decisive word in each order, None for an answer without one; empty if unknown."""
+    cut_off: TupleInput[bool] = ()
+    """True in each order where the answer ends at the limit of tokens; empty for none."""
+    num_tokens: Count = 0  # of the answer in the order of the form; 0 if unknown
+    token_ids: TupleInput[Count] = ()  # of this answer; empty if unknown, as for the next two
+    tokens: TupleInput[ShortText] = ()
+    logprobs: TupleInput[float] = ()  # in nats
+
+
+def _is_possible(origin: AnswerOrigin, text: str, num_documents: int) -> bool:
+    """Check whether an origin fits an answer and its number of documents."""
+    numbers = (origin.step, origin.layer, origin.head)
+    return (
+        0 <= origin.start < origin.stop <= len(text)
+        and len(origin.token) <= MAX_TOKEN_CHARACTERS
+        and all(0 <= number < 10_000 for number in numbers)
+        and len(origin.shares) == num_documents
+        and all(0 <= share <= 1 for share in origin.shares)
+        and origin.document in range(num_documents)
+        and origin.shares[origin.document] == max(origin.shares)
+    )
+
+
+class Results(BaseModel, frozen=True, extra="forbid"):
+    """Answers of all methods in some document orders."""
+
+    orders: Annotated[TupleInput[TupleInput[int]], Field(min_length=1, max_length=MAX_ORDERS)]
+    answers: TupleInput[MethodAnswers]
+    lengths: TupleInput[Length] = ()  # length of each document in tokens, in the order of the letters
+
+    @model_validator(mode="after")
+    def _same_sizes(self) -> Self:
+        num_documents = len(self.orders[0])
+        if len(set(self.orders)) < len(self.orders):
+            raise InputError("Invalid results: an order is repeated.")
+        for answers in self.answers:
+            counts, sizes = {len(answers.texts)}, {num_documents}
+            if answers.starts:
+                counts.add(len(answers.starts))
+                sizes |= {len(self.lengths), *map(len, answers.starts)}
+            counts |= {len(known) for known in (answers.origins, answers.cut_off) if known}
+            if counts != {len(self.orders)} or sizes != {num_documents}:
+                raise InputError(f"Invalid results: answers of {answers.method!r} do not match the orders.")
+            for text, origin in zip(answers.texts, answers.origins, strict=False):
+                if origin and not _is_possible(origin, text, num_documents):
+                    raise InputError(f"Invalid results: decisive word of {answers.method!r} out of range.")
+        return self
+
+    def check_form(self, form: Form) -> None:
+        """Raise InputError for results of other documents or methods than those of a form."""
+        letters = list(range(len(form.entries)))
+        if any(sorted(order) != letters for order in self.orders):
+            raise InputError(f"Invalid results: expected orders of {len(letters)} documents.")
+        if [answers.method for answers in self.answers] != list(form.methods):
+            raise InputError("Invalid results: expected answers of the methods of the session.")
+
+    def without(self, *fields: Literal["origins", "starts"]) -> Self:
+        """Return the results without these parts of the answers, which take less room."""
+        answers = tuple(one.model_copy(update=dict.fromkeys(fields, ())) for one in self.answers)
+        lengths = () if "starts" in fields else self.lengths
+        return self.model_copy(update={"answers": answers, "lengths": lengths})
+
+
+class RunRecord(BaseModel, frozen=True, extra="forbid"):
+    """Form and its run, if it was run, with the selections of the page."""
+
+    format: Literal["pine-explorer session"] = "pine-explorer session"
+    version: Literal[1] = 1
+    task: Annotated[ShortText, KNOWN_TASK]
+    question: Text = ""
+    instruction: Text = ""
+    chat_template_kwargs: Annotated[ShortText, Field(exclude_if=lambda text: not text)] = ""  # as JSON
+    accepted: Text = ""  # accepted answers, one per line
+    methods: Annotated[TupleInput[ShortText], Field(max_length=len(OFFERED))]
+    max_new_tokens: Annotated[int, Field(ge=MIN_NEW_TOKENS, le=MAX_NEW_TOKENS)]
+    documents: SentEntries  # in slot order
+    ran: bool = False  # True if there were answers
+    model: ShortText = ""  # model of the answers; opening the record shows its name and loads nothing
+    dtype: Annotated[ShortText, Field(exclude_if=lambda text: not text)] = ""
+    revision: Annotated[ShortText, Field(exclude_if=lambda text: not text)] = ""
+    source: Annotated[Source, Field(exclude_if=lambda source: source == "shared")] = "shared"
+    selection: dict[ShortText, str | int | bool | None] = Field(default_factory=dict, max_length=20)
+    """Selection in the figures, as Selection takes changes."""
+
+    tab: ShortText = ""  # selected tab of figures; "" for the first
+    results: Annotated[Results | None, Field(exclude_if=lambda results: results is None)] = None
+
+    @field_validator("methods")
+    @classmethod
+    def _known_methods(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := sorted(set(names) - set(OFFERED)):
+            raise InputError(f"Unknown method: {unknown[0]!r}. Choose from: {', '.join(OFFERED)}")
+        return names
+
+    @model_validator(mode="after")
+    def _results_of_the_form(self) -> Self:
+        if self.results:
+            self.results.check_form(self.form)
+        return self
+
+    @property
+    def form(self) -> Form:
+        """Return the form."""
+        prompt = self.task, self.question, self.instruction
+        return Form(*prompt, self.methods, self.max_new_tokens, self.documents, self.chat_template_kwargs)
+
+    @property
+    def named_model(self) -> str:
+        """Return the model with its dtype and revision, as far as they are known."""
+        return named_model(self.model, self.dtype, self.revision)
+
+    @property
+    def origin(self) -> str:
+        """Return where the answers were computed; "" if in this session."""
+        return origin_sentence(self.source, self.named_model)
+
+    def by_order(self) -> dict[Order, OrderAnswers]:
+        """Return the answers by document order."""
+        found: dict[Order, OrderAnswers] = {}
+        results = self.results
+        for place, order in enumerate(results.orders if results else ()):
+            assert results
+            starts = {one.method: np.array(one.starts[place]) for one in results.answers if one.starts}
+            origins = {one.method: one.origins[place] for one in results.answers if one.origins}
+            found[order] = OrderAnswers(
+                {one.method: one.texts[place] for one in results.answers},
+                origins={method: origin for method, origin in origins.items() if origin},
+                positions=DocumentPositions(order, np.array(results.lengths), starts) if starts else None,
+                cut_off=frozenset(
+                    one.method for one in results.answers if one.cut_off and one.cut_off[place]
+                ),
+                source=self.source,
+                model=self.named_model,
+            )
+        return found
+
+
+def record_of(form: Form, **others: Any) -> RunRecord:
+    """Return the record of a form. Raises InputError if it is too large or has invalid Unicode.
+
+    others: further fields of the record, such as the accepted answers.
+    """
+    fields = asdict(form) | others
+    fields["documents"] = fields.pop("entries")
+    try:
+        return RunRecord.model_validate_json(json.dumps(fields))
+    except ValidationError as error:
+        raise InputError(f"Cannot save the session: {first_problem(error)}.") from error
+
+
+def results_in(methods: Sequence[str], orders: Mapping[Order, OrderAnswers]) -> Results:
+    """Return the answers of these methods in these orders."""
+    found = list(orders.values())
+    positions = [answers.positions for answers in found]
+    lengths = positions[0].lengths.tolist() if positions[0] else ()
+    return Results(
+        orders=tuple(orders),
+        answers=tuple(
+            MethodAnswers(
+                method=method,
+                texts=tuple(answers.texts[method] for answers in found),
+                starts=_starts(method, positions) if lengths else (),
+                origins=_if_any(answers.origins.get(method) for answers in found),
+                cut_off=_if_any(method in answers.cut_off for answers in found),
+            )
+            for method in methods
+        ),
+        lengths=tuple(lengths),
+    )
+
+
+def _starts(method: str, positions: Sequence[DocumentPositions | None]) -> tuple[tuple[int, ...], ...]:
+    """Return the positions of a method in each order; () if they are not known in all of them."""
+    starts = [one.starts.get(method) for one in positions if one]
+    if len(starts) < len(positions) or any(one is None or (one < 0).any() for one in starts):
+        return ()
+    return tuple(tuple(map(int, one)) for one in starts if one is not None)
+
+
+def _if_any(values: Iterable[Any]) -> tuple[Any, ...]:
+    kept = tuple(values)
+    return kept if any(kept) else ()
