@@ -42,7 +42,7 @@ from viz.page.build import build_page
 from viz.page.common.disk import process_temp_dir, write_all_into
 from viz.page.common.failures import MAX_UPLOAD_MB
 from viz.page.common.host_settings import HostSettings, read_settings
-from viz.page.common.widgets import page_css, page_head, page_theme
+from viz.page.common.look import page_css, page_head, page_theme
 from viz.page.gradio_patches.blocks import GuardedBlocks, describe_results
 from viz.page.jobs import zerogpu
 from viz.page.jobs.loader import EngineSource

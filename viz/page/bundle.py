@@ -25,7 +25,7 @@ from viz.export.standalone import as_csv, figure_numbers, packed_json, picture_n
 from viz.figures.answer_tokens import AnswerTokens
 from viz.page.answers.record import record_of
 from viz.page.answers.run import Run
-from viz.page.common.widgets import PLOTLY
+from viz.page.common.look import PLOTLY
 from viz.page.form.documents import entries_from
 from viz.page.form.form import form_request
 from viz.page.internals_figures import DRAWING, TABS, TabContent

@@ -22,7 +22,8 @@ from viz.figures.shuffle import plot_answers
 from viz.page.answers.answering import is_correct_by
 from viz.page.answers.run import Run
 from viz.page.answers.tutorial_recording import Recording, tutorial_recording
-from viz.page.common.widgets import PLOTLY, PRIVATE_EVENT, SCRIPTS, bind
+from viz.page.common.look import PLOTLY, SCRIPTS
+from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.form.examples import load_examples
 from viz.page.internals_figures import of_method
 from viz.page.selection import first_selection, shown_place

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from viz.drawing.markup import render
 from viz.page.answers.order_table import order_table_json
 from viz.page.answers.recordings import recorded_of
-from viz.page.common.widgets import ASSETS
+from viz.page.common.look import ASSETS
 from viz.page.form.examples import load_examples
 from viz.page.form.options import DEFAULT_METHODS
 

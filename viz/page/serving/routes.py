@@ -10,7 +10,7 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from pine_engine.web.health import health_record, metrics_text
-from viz.page.common.widgets import PLOTLY, PLOTLY_ADDRESS
+from viz.page.common.look import PLOTLY, PLOTLY_ADDRESS
 from viz.page.jobs.sources import Sources
 from viz.page.serving.open_graph import CARD, CARD_ADDRESS
 

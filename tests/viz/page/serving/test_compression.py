@@ -5,7 +5,7 @@ import re
 import httpx
 
 from tests.support.serving import ServedApp
-from viz.page.common.widgets import PLOTLY_ADDRESS
+from viz.page.common.look import PLOTLY_ADDRESS
 from viz.page.serving.middleware import FOREVER
 
 

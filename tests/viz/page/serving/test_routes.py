@@ -19,7 +19,7 @@ from pine_engine.errors import ModelError, PineError
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import Runs
 from tests.support.running import sources_of
-from viz.page.common.widgets import PLOTLY, PLOTLY_ADDRESS, page_head
+from viz.page.common.look import PLOTLY, PLOTLY_ADDRESS, page_head
 from viz.page.jobs.loader import EngineSource
 from viz.page.jobs.sources import Sources
 from viz.page.serving.middleware import OPEN
