@@ -1,3 +1,19 @@
-"""Engine and log of the tests of the page, whose runs these tests start."""
+"""Log of runs, and a simulated clock."""
 
-from tests.viz.page.conftest import clock as clock, engine as engine, log_runs as log_runs, source as source
+import logging
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def log_runs(caplog: pytest.LogCaptureFixture) -> None:
+    """Let tests read the log of runs."""
+    caplog.set_level(logging.INFO, "pine_explorer.runs")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the time in seconds, which the test moves on."""
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    return now

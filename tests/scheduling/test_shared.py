@@ -16,17 +16,14 @@ from typing import Any
 
 import pytest
 
-from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.scheduling import shared
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import End, Job, PreparedJob, Runs, RunState
 from pine_engine.scheduling.shared import SharedRun
 from pine_engine.scheduling.work import planned
-from tests.support.running import job_of, sources_of
+from tests.support.fake_jobs import LOADED, FakeModel, start
 from tests.support.tiers import first_daily
-from viz.page.jobs.loader import EngineSource
-from viz.page.jobs.sources import Sources
 
 Work = Callable[..., Generator[Any, None, None]]
 
@@ -38,8 +35,8 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def sources(source: EngineSource) -> Sources:
-    return sources_of(source, runs=Runs(FairQueue(20)))
+def runs() -> Runs:
+    return Runs(FairQueue(20))
 
 
 @pytest.fixture
@@ -50,7 +47,7 @@ def calls() -> Counter[str]:
 
 @pytest.fixture
 def count_up(calls: Counter[str]) -> Work:
-    def count_up(_: Engine, *, to: int, error: Exception | None = None) -> Generator[Any, None, None]:
+    def count_up(_: Any, *, to: int, error: Exception | None = None) -> Generator[Any, None, None]:
         calls["begun"] += 1
         try:
             for number in range(1, to + 1):
@@ -63,25 +60,16 @@ def count_up(calls: Counter[str]) -> Work:
     return count_up
 
 
-def start(
-    sources: Sources, work: Work, source: EngineSource | None = None, **arguments: Any
-) -> tuple[RunState, Generator[Any, None, None]]:
-    """Return the run of a request, and its sentences and views."""
-    run = sources.runs.new("compare", ["pine"])
-    lease = nullcontext(source or sources.main)
-    return run, sources.runs.submit(run, job_of(work, **arguments), lease)
-
-
 def numbers(views: Generator[Any, None, None]) -> list[int]:
     return [view.number for view in views]
 
 
 def test_followers_get_newest_view_and_all_results(
-    sources: Sources, count_up: Work, calls: Counter[str], caplog: pytest.LogCaptureFixture
+    runs: Runs, count_up: Work, calls: Counter[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    _, first = start(sources, count_up, to=5)
+    _, first = start(runs, count_up, to=5)
     assert [next(first).number, next(first).number] == [1, 2]
-    _, second = start(sources, count_up, to=5)
+    _, second = start(runs, count_up, to=5)
     assert next(second).number == 2
     assert next(second).number == 3 == next(first).number, "a view is computed once"
     assert numbers(first) == [4, 5]
@@ -91,16 +79,16 @@ def test_followers_get_newest_view_and_all_results(
     assert [(line["outcome"], line["shared"]) for line in lines] == [("done", False), ("done", True)]
 
 
-def test_many_threads_share_one_run(sources: Sources, count_up: Work, calls: Counter[str]) -> None:
-    queue, last = sources.runs.queue, []
+def test_many_threads_share_one_run(runs: Runs, count_up: Work, calls: Counter[str]) -> None:
+    queue, last = runs.queue, []
 
-    def work(engine: Engine) -> Generator[Any, None, None]:
+    def work(engine: Any) -> Generator[Any, None, None]:
         while sum(ticket.is_follower for ticket in queue._tickets) < 11:
             time.sleep(0.001)
         yield from count_up(engine, to=200)
 
     def visit() -> None:
-        *_, view = start(sources, work)[1]
+        *_, view = start(runs, work)[1]
         last.append(view)
 
     threads = [threading.Thread(target=visit) for _ in range(12)]
@@ -109,36 +97,34 @@ def test_many_threads_share_one_run(sources: Sources, count_up: Work, calls: Cou
     for thread in threads:
         thread.join(60)
     assert len(last) == 12 and len(set(map(id, last))) == 1 and last[0].number == 200
-    assert calls == {"begun": 1, "ended": 1} and sources.runs.outcomes == {"done": 12}
+    assert calls == {"begun": 1, "ended": 1} and runs.outcomes == {"done": 12}
 
 
-def test_equal_requests_that_start_together_are_computed_once(
-    source: EngineSource, count_up: Work, calls: Counter[str]
-) -> None:
+def test_equal_requests_that_start_together_are_computed_once(count_up: Work, calls: Counter[str]) -> None:
     runs = Runs(FairQueue(20, max_active=2, free_memory=lambda: 1e12))
     later: list[Generator[Any, None, None]] = []
 
-    def prepare(_: Engine) -> PreparedJob[Any]:
+    def prepare(_: Any) -> PreparedJob[Any]:
         if later:
             assert next(later.pop()).number == 1  # it starts while the first one is prepared
         return PreparedJob(planned(tokens=1, methods=1, bytes_at_once=1), partial(count_up, to=3))
 
     job = Job("compare", ["pine"], prepare)
-    first, second = (runs.submit(runs.new("compare"), job, nullcontext(source)) for _ in range(2))
+    first, second = (runs.submit(runs.new("compare"), job, nullcontext(LOADED)) for _ in range(2))
     later.append(second)
     assert numbers(first) == [1, 2, 3] and numbers(second) == [3]
     assert calls == {"begun": 1, "ended": 1} and runs.outcomes == {"done": 2}
 
 
-def test_views_per_second_are_limited(sources: Sources, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_views_per_second_are_limited(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared, "MAX_VIEWS_PER_S", 10)  # 0.2 s between views of each
 
-    def work(_: Engine) -> Generator[Any, None, None]:
+    def work(_: Any) -> Generator[Any, None, None]:
         for number in range(1, 31):
             time.sleep(0.01)
             yield SimpleNamespace(number=number)
 
-    first, second = (start(sources, work)[1] for _ in range(2))
+    first, second = (start(runs, work)[1] for _ in range(2))
     next(first)
     began = time.monotonic()
     views = numbers(second)
@@ -150,15 +136,15 @@ def test_views_per_second_are_limited(sources: Sources, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("leaving", first_daily([0, 1]), ids=["starter", "follower"])
 @pytest.mark.parametrize("how", ["stop", "close"])
 def test_run_ends_when_its_last_subscriber_leaves(
-    leaving: int, how: str, sources: Sources, count_up: Work, calls: Counter[str]
+    leaving: int, how: str, runs: Runs, count_up: Work, calls: Counter[str]
 ) -> None:
     waiting: list[int] = []
 
-    def work(engine: Engine) -> Generator[Any, None, None]:
+    def work(engine: Any) -> Generator[Any, None, None]:
         try:
             yield from count_up(engine, to=9)
         finally:
-            waiting.append(sources.runs.queue.waiting)
+            waiting.append(runs.queue.waiting)
 
     def leave(run: RunState, views: Generator[Any, None, None]) -> None:
         if how == "close":
@@ -168,10 +154,10 @@ def test_run_ends_when_its_last_subscriber_leaves(
         run.stop.requested = True
         assert list(views) == [] and run.end and run.end.reason == "stopped"
 
-    both = [start(sources, work) for _ in range(2)]
+    both = [start(runs, work) for _ in range(2)]
     for _, views in both:
         next(views)
-    other = start(sources, count_up, to=4)[1]
+    other = start(runs, count_up, to=4)[1]
     assert next(other) == "Queued: 1 run ahead of you."
     leave(*both.pop(leaving))
     assert next(both[0][1]).number == 2 and calls == {"begun": 1}
@@ -182,9 +168,9 @@ def test_run_ends_when_its_last_subscriber_leaves(
     assert numbers(other) == [1, 2, 3, 4]
 
 
-def test_failure_reaches_every_subscriber(sources: Sources, count_up: Work, calls: Counter[str]) -> None:
+def test_failure_reaches_every_subscriber(runs: Runs, count_up: Work, calls: Counter[str]) -> None:
     error = InputError("the rows are torn")
-    both = [start(sources, count_up, to=2, error=error) for _ in range(2)]
+    both = [start(runs, count_up, to=2, error=error) for _ in range(2)]
     for _, views in both:
         next(views)
     for run, views in both:
@@ -192,7 +178,7 @@ def test_failure_reaches_every_subscriber(sources: Sources, count_up: Work, call
         with pytest.raises(InputError, match="the rows are torn"):
             next(views)
         assert run.end == End("rejected")
-    assert sources.runs.outcomes == {"rejected": 2} and calls["begun"] == 1
+    assert runs.outcomes == {"rejected": 2} and calls["begun"] == 1
 
 
 class TornError(Exception):
@@ -220,10 +206,10 @@ def test_each_subscriber_raises_an_exception_of_its_own() -> None:
     assert depths[0] == depths[1]
 
 
-def test_failed_run_needs_no_garbage_collection(sources: Sources) -> None:
+def test_failed_run_needs_no_garbage_collection(runs: Runs) -> None:
     alive = weakref.WeakSet[threading.Event]()
 
-    def work(_: Engine) -> Generator[Any, None, None]:
+    def work(_: Any) -> Generator[Any, None, None]:
         tensor = threading.Event()  # any object
         alive.add(tensor)
         yield SimpleNamespace()
@@ -233,16 +219,16 @@ def test_failed_run_needs_no_garbage_collection(sources: Sources) -> None:
     gc.disable()
     try:
         with pytest.raises(InputError):
-            list(start(sources, work)[1])
+            list(start(runs, work)[1])
         assert not alive
     finally:
         gc.enable()
 
 
-def test_complete_run_is_not_reused(sources: Sources, count_up: Work, calls: Counter[str]) -> None:
-    _, first = start(sources, count_up, to=2)
+def test_complete_run_is_not_reused(runs: Runs, count_up: Work, calls: Counter[str]) -> None:
+    _, first = start(runs, count_up, to=2)
     assert [next(first).number, next(first).number] == [1, 2]
-    _, second = start(sources, count_up, to=2)
+    _, second = start(runs, count_up, to=2)
     assert next(second) == "Queued: 1 run ahead of you."
     assert numbers(first) == []
     assert numbers(second) == [1, 2] and calls["begun"] == 2
@@ -250,44 +236,39 @@ def test_complete_run_is_not_reused(sources: Sources, count_up: Work, calls: Cou
 
 @pytest.mark.parametrize("what", ["argument", "work", "model", "off"])
 def test_other_requests_are_computed_alone(
-    what: str, source: EngineSource, engine: Engine, sources: Sources, count_up: Work, calls: Counter[str]
+    what: str, runs: Runs, count_up: Work, calls: Counter[str]
 ) -> None:
-    def count_too(engine: Engine, *, to: int) -> Generator[Any, None, None]:
+    def count_too(engine: Any, *, to: int) -> Generator[Any, None, None]:
         return count_up(engine, to=to)
 
     if what == "off":
-        sources = sources_of(source, runs=Runs(FairQueue(20), shares_equal_runs=False))
-    model = EngineSource(lambda: engine, "tiny")
-    model.load_here()
-    _, first = start(sources, count_up, to=3)
+        runs = Runs(FairQueue(20), shares_equal_runs=False)
+    _, first = start(runs, count_up, to=3)
     next(first)
-    _, second = start(
-        sources,
-        count_too if what == "work" else count_up,
-        model if what == "model" else None,
-        to=4 if what == "argument" else 3,
-    )
+    model = FakeModel() if what == "model" else LOADED
+    work = count_too if what == "work" else count_up
+    _, second = start(runs, work, model, to=4 if what == "argument" else 3)
     assert next(second) == "Queued: 1 run ahead of you."
     assert numbers(first) == [2, 3]
     assert len(list(second)) >= 3 and calls["begun"] == 2
 
 
 def test_waiting_requests_follow_when_one_of_them_starts(
-    sources: Sources, count_up: Work, calls: Counter[str]
+    runs: Runs, count_up: Work, calls: Counter[str]
 ) -> None:
-    _, other = start(sources, count_up, to=1)
+    _, other = start(runs, count_up, to=1)
     next(other)
-    both = [start(sources, count_up, to=3)[1] for _ in range(2)]
+    both = [start(runs, count_up, to=3)[1] for _ in range(2)]
     assert [next(views)[:9] for views in both] == ["Queued: 1", "Queued: 2"]
     assert numbers(other) == []
     assert [next(views).number for views in both] == [1, 1]
     assert numbers(both[0]) == [2, 3] and calls["begun"] == 2
 
 
-def test_time_limit_counts_from_start_of_computation(source: EngineSource, count_up: Work) -> None:
-    sources = sources_of(source, runs=Runs(FairQueue(20), max_seconds=0.2))
-    _, first = start(sources, count_up, to=3)
+def test_time_limit_counts_from_start_of_computation(count_up: Work, clock: list[float]) -> None:
+    runs = Runs(FairQueue(20), max_seconds=1)
+    _, first = start(runs, count_up, to=3)
     next(first)
-    time.sleep(0.25)
-    late, second = start(sources, count_up, to=3)
+    clock[0] += 2
+    late, second = start(runs, count_up, to=3)
     assert numbers(second) == [1] and late.end and late.end.reason == "timeout"

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -13,7 +12,7 @@ from pine_engine.endpoint.client import Endpoint
 from pine_engine.engine.engine import Engine
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import Job, PreparedJob, Runs, RunState, StopFlag
-from pine_engine.scheduling.work import Work
+from tests.support.fake_jobs import fake_job
 from viz.page.common.failures import explain
 from viz.page.jobs.connection_tracker import current_caller
 from viz.page.jobs.loader import EngineSource
@@ -32,16 +31,6 @@ def views_of(
 ) -> Generator[View, None, None]:
     """Prepare a job, and yield its views."""
     yield from prepare(engine, *arguments, **options).views(engine)
-
-
-def unplanned(engine: Engine, *, work: Callable[..., Any], **arguments: Any) -> PreparedJob[Any]:
-    """Prepare work of unknown size: its run is alone."""
-    return PreparedJob(Work(), partial(work, **arguments))
-
-
-def job_of(work: Callable[..., Any], **arguments: Any) -> Job:
-    """Return a job of unknown size."""
-    return Job("compare", ["pine"], unplanned, {"work": work, **arguments})
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> dict[str, Any]:
@@ -71,7 +60,7 @@ def run_views(
     source: model, or a function that leases it.
     """
     lease = nullcontext(source) if isinstance(source, EngineSource) else source()
-    job = work if isinstance(work, Job) else job_of(work)
+    job = work if isinstance(work, Job) else fake_job(work)
     try:
         yield from runs.submit(run, job, lease, current_caller())
     except Exception as error:

@@ -1,11 +1,10 @@
 """Engine of a tiny random model, which the tests of this folder share."""
 
-import logging
-
 import pytest
 
 import viz.page.gradio_patches  # noqa: F401 - before gradio is imported
 from pine_engine.engine.engine import Engine
+from tests.scheduling.conftest import clock as clock, log_runs as log_runs
 from tests.support.families import TinyLlama
 from tests.support.tokenizers import letter_tokenizer
 from viz.page.jobs.loader import EngineSource
@@ -23,17 +22,3 @@ def source(engine: Engine) -> EngineSource:
     source.start()
     assert source.wait(60) is engine
     return source
-
-
-@pytest.fixture(autouse=True)
-def log_runs(caplog: pytest.LogCaptureFixture) -> None:
-    """Let tests read the log of runs."""
-    caplog.set_level(logging.INFO, "pine_explorer.runs")
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, which the test moves on."""
-    now = [1000.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    return now

@@ -11,7 +11,8 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.scheduling.runs import Runs
 from pine_engine.scheduling.work import Work
-from tests.support.running import job_of, sources_of
+from tests.support.fake_jobs import fake_job
+from tests.support.running import sources_of
 from viz.page.api.calls import answer_job
 from viz.page.api.result import ApiResult
 from viz.page.jobs.loader import EngineSource
@@ -50,7 +51,7 @@ def request(
     source: EngineSource, work: Callable[..., Any], max_seconds: float | None = None, **values: int
 ) -> Any:
     sources = sources_of(source, runs=Runs(max_seconds=max_seconds))
-    return answer_job(sources, job_of(work, **values), Counted.result)
+    return answer_job(sources, fake_job(work, **values), Counted.result)
 
 
 def test_call_returns_its_last_result(source: EngineSource) -> None:
