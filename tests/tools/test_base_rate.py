@@ -8,7 +8,8 @@ from pine_engine.lab.data.facts import generate_facts
 from pine_engine.lab.evaluation.document_orders import DocumentOrder
 from pine_engine.lab.evaluation.record import Record, blank_record
 from pine_engine.prompts.examples import Example
-from tools.base_rate import complete_sets, is_sorted, method_rate, set_rate
+from tools.base_rate import is_sorted, method_rate
+from tools.set_rates import complete_sets, set_rate
 from viz.page.answers.base_rate import base_rate
 
 EACH = [Example.model_validate(row) for row in islice(generate_facts(3, each=True), 6)]

@@ -19,17 +19,13 @@ from pine_engine.models.load import SHIPPED
 from pine_engine.prompts.layout import tokenize
 from pine_engine.prompts.tasks import TASKS
 from tests.support.molecule_rows import SMILES, molecule, row, write_rows
-from tools import train_molecules as script
-from tools.train_molecules import (
-    ANY_SPELLING,
-    CANONICAL,
-    Recipe,
-    TrainingBatches,
-    train,
-    train_molecules,
-)
+from tools.molecules.batches import TrainingBatches, held_out_batches, item, prompt
+from tools.molecules.recipe import Recipe
+from tools.molecules.tokenizer import ANY_SPELLING, CANONICAL, build_tokenizer
+from tools.molecules.training import mean_loss, new_model, train
+from tools.train_molecules import app, train_molecules
 
-TOKENIZER = script.build_tokenizer()
+TOKENIZER = build_tokenizer()
 MOLECULES = [molecule(smiles) for smiles in SMILES[:40]]
 TRAINING, HELD_OUT = MOLECULES[:30], [molecule(smiles) for smiles in SMILES[40:46]]
 RECIPE = Recipe(
@@ -45,8 +41,8 @@ RECIPE = Recipe(
 def test_training_prompt_has_tokens_of_task_prompt(names: list[str], texts: list[str]) -> None:
     documents = [Document(text, name) for name, text in zip(names, texts, strict=True)]
     layout = tokenize(TASKS["qm9"].prompt(TOKENIZER, question="", documents=documents), TOKENIZER)
-    items = [script.item(name, text) for name, text in zip(names, texts, strict=True)]
-    assert list(layout.ids) == TOKENIZER(script.prompt(items))["input_ids"]
+    items = [item(name, text) for name, text in zip(names, texts, strict=True)]
+    assert list(layout.ids) == TOKENIZER(prompt(items))["input_ids"]
     assert (len(layout.prefix), len(layout.suffix)) == (1, 1)
 
 
@@ -104,8 +100,8 @@ def test_equal_recipe_has_bitwise_identical_best_weights() -> None:
     assert torch.equal(torch.get_rng_state(), random_state)
     assert list(losses) == list(range(2, 25, 2))
     assert trained.held_out == min(losses.values()) == losses[trained.best_step] < losses[24]
-    batches = script.held_out_batches(TOKENIZER, HELD_OUT)
-    assert script.mean_loss(trained.model, batches) == pytest.approx(trained.held_out, abs=1e-6)
+    batches = held_out_batches(TOKENIZER, HELD_OUT)
+    assert mean_loss(trained.model, batches) == pytest.approx(trained.held_out, abs=1e-6)
     again, other = (train(replace(recipe, seed=seed), TRAINING[:4], HELD_OUT) for seed in (0, 1))
     assert weights_of(again.model) == weights_of(trained.model) != weights_of(other.model)
 
@@ -130,10 +126,10 @@ def test_defaults_are_recipe_of_shipped_model() -> None:
     folder = SHIPPED / "molecules"
     card = (folder / "README.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"^    python -m tools\.train_molecules (.*)$", card, re.MULTILINE)
-    context = get_command(script.app).make_context("train", line.split())
+    context = get_command(app).make_context("train", line.split())
     options = {field.name: context.params[field.name] for field in fields(Recipe)}
     assert Recipe(**options) == Recipe()
     assert TOKENIZER.backend_tokenizer.to_str() == Tokenizer.from_file(f"{folder}/tokenizer.json").to_str()
     config = LlamaConfig.from_pretrained(folder).to_dict()
-    new = script.new_model(Recipe(), TOKENIZER).config.to_dict()
+    new = new_model(Recipe(), TOKENIZER).config.to_dict()
     assert {**new, **{key: config[key] for key in ("architectures", "dtype")}} == config
