@@ -10,12 +10,7 @@ import typer
 import pine_engine as pine
 from pine_engine.cli import output
 from pine_engine.cli.endpoint import EndpointOptions, send
-from pine_engine.cli.options import (
-    ModelOptions,
-    Positive,
-    TemplateKwargs,
-    split_names,
-)
+from pine_engine.cli.options import ModelOptions, Positive, TemplateKwargs, split_names
 from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError
 from pine_engine.prompts.chat_templates import parse_kwargs

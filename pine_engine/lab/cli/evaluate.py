@@ -14,13 +14,7 @@ import typer
 import pine_engine as pine
 from pine_engine.cli import output
 from pine_engine.cli.endpoint import EndpointOptions
-from pine_engine.cli.options import (
-    Limit,
-    ModelOptions,
-    OutputDir,
-    TemplateKwargs,
-    split_names,
-)
+from pine_engine.cli.options import Limit, ModelOptions, OutputDir, TemplateKwargs, split_names
 from pine_engine.cli.output import CommandResult
 from pine_engine.endpoint import NOT_GREEDY
 from pine_engine.engine.events import Event

@@ -10,7 +10,8 @@ from pine_engine.cli.options import Limit, Methods, method_names
 from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError
 from pine_engine.lab.evaluation.report.molecule_tables import MoleculeReport, molecule_lines
-from pine_engine.lab.molecules import metrics as measured
+from pine_engine.lab.molecules.metrics import compute_metrics, compute_references
+from pine_engine.lab.molecules.predictor import Predictor
 from pine_engine.lab.molecules.request_rows import read_molecules, split_molecules
 
 SHIPPED = "molecules"
@@ -54,12 +55,12 @@ def molecules(
 
     from pine_engine.lab.molecules.generate import generate_molecules, random_orders
 
-    predictor = measured.Predictor(split_molecules(training_data)["predictor"])
+    predictor = Predictor(split_molecules(training_data)["predictor"])
     request_orders = [random_orders(molecule, orders, seed) for molecule in requests]
     with output.progress(len(names) * len(requests) * orders) as advance:
         generated = generate_molecules(engine, requests, request_orders, names, advance)
-    metrics = measured.compute_metrics(generated, requests, predictor, training_smiles)
-    references = measured.compute_references(requests, predictor)
+    metrics = compute_metrics(generated, requests, predictor, training_smiles)
+    references = compute_references(requests, predictor)
     report = MoleculeReport(
         model=engine.model_name,
         data=data.name,

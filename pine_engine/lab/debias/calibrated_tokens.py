@@ -10,12 +10,8 @@ import torch
 from torch import Tensor
 
 from pine_engine.attention.state import SequenceState
-from pine_engine.engine.generation import (
-    ActiveGeneration,
-)
-from pine_engine.engine.likelihood import (
-    log_probabilities,
-)
+from pine_engine.engine.generation import ActiveGeneration
+from pine_engine.engine.likelihood import log_probabilities
 from pine_engine.lab.debias.wrappers import Steps
 
 CANDIDATES = 100  # number of the most likely first tokens that are calibrated; the others cannot be chosen

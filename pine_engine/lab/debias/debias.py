@@ -15,12 +15,7 @@ from pine_engine.engine.generation import (
     pending_prefill,
     prefill_answer,
 )
-from pine_engine.engine.likelihood import (
-    LabelIds,
-    label_ids,
-    label_log_probabilities,
-    log_probabilities,
-)
+from pine_engine.engine.likelihood import LabelIds, label_ids, label_log_probabilities, log_probabilities
 from pine_engine.engine.passes import PassOptions
 from pine_engine.engine.run import prepare_run
 from pine_engine.errors import ModelError

@@ -15,12 +15,7 @@ from pine_engine.attention.state import SequenceState
 from pine_engine.endpoint.client import Endpoint
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
-from pine_engine.engine.generation import (
-    BATCH_ROWS,
-    ActiveGeneration,
-    decode_in_steps,
-    pending_prefill,
-)
+from pine_engine.engine.generation import BATCH_ROWS, ActiveGeneration, decode_in_steps, pending_prefill
 from pine_engine.engine.likelihood import score_answers
 from pine_engine.errors import InputError, ModelError
 from pine_engine.lab.debias.calibrated_tokens import calibrated_prompt

@@ -13,7 +13,6 @@ from pine_engine.prompts.examples import Example
 from pine_engine.prompts.request import TaskName
 from pine_engine.prompts.scoring import named_verdicts
 from pine_engine.prompts.tasks import TASKS
-from pine_engine.scheduling.work import Work
 
 Key = tuple[str, str, str]
 """Example, method and order of a record. A run has one record for each."""
@@ -127,25 +126,6 @@ def describe_errors(records: Sequence[Record]) -> str:
     others = f"; and {len(counts) - len(reasons)} other reasons" if len(counts) > len(reasons) else ""
     counted = f"{len(failed)} of {len(records)} records have an error and count in no result"
     return f"{counted}: {'; '.join(reasons)}{others}"
-
-
-def work_of(records: Sequence[Record]) -> Work:
-    """Return the work of these records; reused results count as none, shared prefills are split."""
-    computed = [(record, _own_part(record)) for record in records if record.was_computed]
-    return Work(
-        prompts=len(computed),
-        prompt_tokens=round(sum(part * record.prompt_tokens for record, part in computed)),
-        new_tokens=round(sum(part * (record.answer_tokens or 0) for record, part in computed)),
-        orders=len({record.order_name for record in records}),
-        read_s=sum(part * record.prefill_s for record, part in computed),
-        write_s=sum(part * record.decode_s for record, part in computed),
-    )
-
-
-def _own_part(record: Record) -> float:
-    """Return the fraction of the standalone time of a record that was attributed to it."""
-    alone = record.prefill_s + record.decode_s
-    return min(1.0, record.seconds / alone) if alone else 1.0
 
 
 def blank_record(example: Example, method: str, order: DocumentOrder) -> Record:

@@ -13,7 +13,8 @@ import pytest
 
 from pine_engine import Engine, InputError
 from pine_engine.lab.molecules.generate import generate_molecules, random_orders
-from pine_engine.lab.molecules.metrics import Predictor, compute_metrics, compute_references
+from pine_engine.lab.molecules.metrics import compute_metrics, compute_references
+from pine_engine.lab.molecules.predictor import Predictor
 from pine_engine.lab.molecules.request_rows import (
     PROPERTIES,
     GeneratedMolecule,

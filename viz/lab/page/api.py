@@ -16,7 +16,8 @@ from pine_engine.prompts.chat_templates import dump_kwargs
 from pine_engine.rows.untrusted_json import ListInput
 from pine_engine.scheduling.runs import Job
 from viz.lab.page.data_sets import DataSet, check_rows, read_uploaded
-from viz.lab.page.evaluate_job import MeasureRequest, MeasureView, prepare_measure
+from viz.lab.page.evaluate_job import MeasureRequest, prepare_measure
+from viz.lab.page.evaluate_view import MeasureView
 from viz.page.api.arguments import NEW_TOKENS, TEMPLATE_KWARGS, Host, name_argument
 from viz.page.api.calls import answer_job
 from viz.page.api.result import ApiResult

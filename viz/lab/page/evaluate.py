@@ -19,15 +19,8 @@ from viz.cards.tutorial import term
 from viz.drawing.markup import empty_panel, render
 from viz.lab.bias_curve import plot_bias_curve
 from viz.lab.page import data_sets
-from viz.lab.page.evaluate_job import (
-    MeasureRequest,
-    MeasureView,
-    curves_of,
-    prepare_measure,
-    results_html,
-    work_sentence,
-    write_files,
-)
+from viz.lab.page.evaluate_job import MeasureRequest, prepare_measure, work_sentence
+from viz.lab.page.evaluate_view import MeasureView, curves_of, results_html, write_files
 from viz.page.common.disk import Disk, remove_folder
 from viz.page.common.failures import MAX_ANSWER_TOKENS, MAX_DOCUMENTS, MAX_ROWS, explain, notice
 from viz.page.common.host_settings import HostSettings

@@ -1,27 +1,18 @@
-"""Evaluation of a small dataset: rows, methods and orders go in, records come out; their tables and files."""
+"""Evaluation of a small dataset: rows, methods and orders go in, records come out."""
 
 import time
 from collections import Counter
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import pine_engine as pine
-from pine_engine.endpoint import NOT_GREEDY
 from pine_engine.engine.events import Event
 from pine_engine.errors import InputError
-from pine_engine.lab.evaluation.estimates import estimate_tasks
-from pine_engine.lab.evaluation.record import Key, Record, count_repeats, describe_errors, work_of
-from pine_engine.lab.evaluation.report.changes import changes_bars, changes_table
-from pine_engine.lab.evaluation.report.curves import slot_curves
-from pine_engine.lab.evaluation.report.key_findings import key_findings
-from pine_engine.lab.evaluation.report.parts import reading_part, report_parts, task_part
-from pine_engine.lab.evaluation.report.runs import MeasuredRun, run_labels
-from pine_engine.lab.evaluation.report.tables import TOO_FEW, Curve, Table
-from pine_engine.lab.evaluation.settings import RunInfo, Settings, choose, max_visited, run_info
+from pine_engine.lab.evaluation.record import Record, count_repeats
+from pine_engine.lab.evaluation.settings import Settings, choose, max_visited, run_info
 from pine_engine.prompts.chat_templates import KWARGS, parse_kwargs
 from pine_engine.prompts.examples import Example
 from pine_engine.prompts.tasks import TASKS
@@ -29,20 +20,21 @@ from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, format_seconds
 from pine_engine.scheduling.worker import stream_in_thread
 from viz.lab.page.data_sets import DataSet, check_rows, check_rows_shipped
-from viz.lab.report import TITLE, measured_html, report_page
 from viz.page.answers.answering import progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form import checks
 
 if TYPE_CHECKING:
     from pine_engine.endpoint.client import Endpoint
+from viz.lab.page.evaluate_view import MeasureView
 
 Beat = Literal["beat"]
+
 BEAT: Beat = "beat"  # item in place of an event, so that Stop takes effect during batched decoding
+
 BEAT_S = 0.5  # seconds between two views
+
 SAMPLED = 4  # number of examples whose tokens are counted for an estimate
-NO_INTERVAL = f" ({TOO_FEW})"
-RECORDS, REPORT = "records.jsonl", "report.html"
 
 
 @dataclass(frozen=True)
@@ -87,43 +79,6 @@ class MeasureRequest:
         for method in chosen.measured:
             checks.check_orders(max_visited(method, self.examples))
         return chosen
-
-
-@dataclass(frozen=True)
-class MeasureView:
-    """Records of an evaluation so far."""
-
-    sentence: str = field(compare=False)
-    info: RunInfo
-    planned: tuple[Key, ...]
-    records: tuple[Record, ...] = ()
-
-    @property
-    def done(self) -> Work:
-        """Return the work so far; the times of a server say nothing about a later one."""
-        work = work_of(self.records)
-        return replace(work, read_s=0, write_s=0) if self.info.is_on_endpoint else work
-
-    @property
-    def progress(self) -> tuple[int, int]:
-        """Return the number of records, and of all planned ones."""
-        return len(self.records), len(self.planned)
-
-    @property
-    def is_complete(self) -> bool:
-        """Return True if all planned records are there."""
-        return len(self.records) == len(self.planned)
-
-    @cached_property
-    def run(self) -> MeasuredRun | None:
-        """Return the complete examples (every method and order) as a run; None if there are none."""
-        missing = {key[0] for key in set(self.planned) - {record.key for record in self.records}}
-        try:
-            tasks = estimate_tasks([record for record in self.records if record.example not in missing])
-        except InputError:
-            return None
-        (label,) = run_labels([self.info])
-        return MeasuredRun(label, self.info, tasks)
 
 
 def work_sentence(request: MeasureRequest, host: HostSettings = DEFAULTS) -> str:
@@ -230,54 +185,3 @@ def _progress(view: MeasureView, began: float) -> str:
     if not 0 < done < total:
         return counted
     return f"{counted}, about {format_seconds((time.monotonic() - began) / done * (total - done))} left"
-
-
-# Files
-
-
-def write_files(view: MeasureView, folder: Path) -> tuple[Path, Path | None]:
-    """Write the records and the report, None without a complete example, into a folder of their own."""
-    records, report, run = folder / RECORDS, folder / REPORT, view.run
-    records.write_text("".join(map(Record.json_line, view.records)), encoding="utf-8")
-    if run is None:
-        return records, None
-    report.write_text(report_page(report_parts([run]), title=TITLE, made=view.info.started), encoding="utf-8")
-    return records, report
-
-
-# Tables and curves
-
-
-def results_html(view: MeasureView, run: MeasuredRun | None) -> str:
-    """Render the changed answers, and the findings and tables of a report on the complete examples."""
-    task = view.info.task
-    tables = [changes_table(view.records), *(task_part(task, [run]).tables if run else ())]
-    notes = [f"{errors}."] if (errors := describe_errors(view.records)) else []
-    if not view.info.is_greedy:
-        notes.append(f"{NOT_GREEDY.capitalize()}.")
-    findings = key_findings(task, run) if run else []
-    texts = [*findings, *(cell for table in tables for row in table.rows for cell in row)]
-    if any(NO_INTERVAL in text for text in texts):
-        notes.append("No interval: too few examples.")
-    return measured_html(
-        *view.progress,
-        findings=[sentence.replace(NO_INTERVAL, "") for sentence in findings],
-        tables=[_without_missing_intervals(table) for table in tables if table.rows],
-        note=" ".join(notes),
-        reading=reading_part().sentences,
-    )
-
-
-def _without_missing_intervals(table: Table) -> Table:
-    rows = tuple(tuple(cell.replace(NO_INTERVAL, "") for cell in row) for row in table.rows)
-    return replace(table, rows=rows)
-
-
-def curves_of(view: MeasureView, run: MeasuredRun | None) -> list[Curve]:
-    """Return the curves over the slots of the gold document by the last metric, without areas.
-
-    Returns bars of the answers that change if there are no such curves.
-    """
-    found = [curve for grid in run.tasks for curve in slot_curves(grid.task, [run])] if run else []
-    lines = [curve for curve in found if not curve.areas]
-    return [curve for curve in lines if curve.y_title == lines[-1].y_title] or changes_bars(view.records)

@@ -18,7 +18,7 @@ from pine_engine.scheduling.runs import Runs, StopFlag
 from tests.support.records import run_info, swept
 from tests.support.running import sources_of
 from tests.support.widgets import built, whole_page
-from viz.lab.page import data_sets, evaluate, evaluate_job
+from viz.lab.page import data_sets, evaluate, evaluate_view
 from viz.lab.page.data_sets import (
     OWN,
     WRAPPED,
@@ -34,7 +34,7 @@ from viz.lab.page.data_sets import (
     wrapped_for,
 )
 from viz.lab.page.evaluate import EvaluateTab, RedrawBudget, bind_evaluation, chosen_rows
-from viz.lab.page.evaluate_job import MeasureView
+from viz.lab.page.evaluate_view import MeasureView
 from viz.page.common.disk import Disk
 from viz.page.common.failures import MAX_ROWS
 from viz.page.common.host_settings import DEFAULTS
@@ -181,7 +181,7 @@ def test_few_estimates_are_computed_and_the_last_are_shown(
         return page
 
     monkeypatch.setattr(evaluate, "SHOWN_SHARE", 1e-9)
-    monkeypatch.setattr(evaluate_job, "estimate_tasks", estimate)
+    monkeypatch.setattr(evaluate_view, "estimate_tasks", estimate)
     request: tuple[Any, ...] = (
         "retrieval_qa",
         None,

@@ -11,7 +11,7 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.lab.evaluation import measure as engine_measure
-from pine_engine.lab.evaluation.record import Key, Record, work_of
+from pine_engine.lab.evaluation.record import Key, Record
 from pine_engine.lab.evaluation.report.changes import changes_table
 from pine_engine.lab.evaluation.report.parts import task_part
 from pine_engine.methods.table import METHODS
@@ -26,16 +26,8 @@ from tests.support.viz_reading import read_html, table_cells
 from viz.lab.page import evaluate_job
 from viz.lab.page.data_sets import read_built_in
 from viz.lab.page.evaluate import read_request
-from viz.lab.page.evaluate_job import (
-    MeasureRequest,
-    MeasureView,
-    curves_of,
-    measure_rows,
-    prepare_measure,
-    results_html,
-    work_sentence,
-    write_files,
-)
+from viz.lab.page.evaluate_job import MeasureRequest, measure_rows, prepare_measure, work_sentence
+from viz.lab.page.evaluate_view import MeasureView, curves_of, results_html, work_of, write_files
 from viz.page.common.host_settings import HostSettings
 from viz.page.form import checks
 from viz.page.jobs.loader import EngineSource
