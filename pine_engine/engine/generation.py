@@ -320,16 +320,28 @@ def decode_in_steps(
         if not active:
             return
         if is_joined:
-            rows = [row for answer in active for row in answer.rows]
-            batch_caches([row for row in rows if row.sequences == (row,)])
-            for row in rows:
-                if row.sequences != (row,):
-                    batch_caches(row.sequences)
-        step = _next_step(active, batch_size, control)
-        yield step
-        control.check()
-        _take_logits(active, step, num_requests)
+            _batch_rows(active)
+        yield from _decode_step(active, batch_size, control, num_requests)
         yield from take_tokens(list(active))
+
+
+def _decode_step(
+    active: Sequence[ActiveGeneration], batch_size: int, control: RunControl, num_requests: int
+) -> Iterator[DecodeStep]:
+    """Yield the next step, and take its logits. Its rows are not kept until the next one."""
+    step = _next_step(active, batch_size, control)
+    yield step
+    control.check()
+    _take_logits(active, step, num_requests)
+
+
+def _batch_rows(active: Sequence[ActiveGeneration]) -> None:
+    """Batch the caches of all rows, which are not kept until the next call."""
+    rows = [row for answer in active for row in answer.rows]
+    batch_caches([row for row in rows if row.sequences == (row,)])
+    for row in rows:
+        if row.sequences != (row,):
+            batch_caches(row.sequences)
 
 
 def generate_batch(

@@ -8,8 +8,8 @@ from pine_engine.endpoint.replies import Reply
 from pine_engine.endpoint.requests import TextRequest
 from pine_engine.errors import InputError
 from pine_engine.lab.debias.on_endpoint import check_measured
-from pine_engine.lab.evaluation.example_runs import Generation, PlannedResult, Prefill, distinct_parts
-from pine_engine.lab.evaluation.measure import ExampleRun
+from pine_engine.lab.evaluation.example_plan import Generation, PlannedResult, Prefill, distinct_parts
+from pine_engine.lab.evaluation.example_run import ExampleRun
 from pine_engine.lab.evaluation.record import Record
 from pine_engine.lab.evaluation.settings import Settings
 from pine_engine.prompts.examples import Example

@@ -19,7 +19,7 @@ from pine_engine.lab.cli.report import STUDIES
 from pine_engine.lab.data.registry import PUBLIC_SETS
 from pine_engine.lab.debias.plan import is_learned_example
 from pine_engine.lab.debias.wrappers import DEBIASERS
-from pine_engine.lab.evaluation import measure, shards
+from pine_engine.lab.evaluation import learning, measure, shards
 from pine_engine.lab.evaluation.record import Key
 from pine_engine.lab.evaluation.run_files import read_records, read_run
 from pine_engine.lab.evaluation.shards import Shard, lock_shard
@@ -117,7 +117,7 @@ def test_resumed_run_and_shards_equal_one_run(
     case_name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case: Case = request.getfixturevalue(case_name)
-    monkeypatch.setattr(measure, "is_learned_example", lambda example, _: example == "p1")
+    monkeypatch.setattr(learning, "is_learned_example", lambda example, _: example == "p1")
     num_records = case.run("--limit 3").json["records"]
     expected = case.records()
 

@@ -27,10 +27,11 @@ from pine_engine.engine.generation import ActiveGeneration
 from pine_engine.errors import Cancelled
 from pine_engine.lab.debias.measured import measured_method
 from pine_engine.lab.debias.plan import content_free_prompts, plan_debias
-from pine_engine.lab.evaluation import measure as measuring
+from pine_engine.lab.evaluation import computed_run, learning
 from pine_engine.lab.evaluation.document_orders import DocumentOrder, arrange
-from pine_engine.lab.evaluation.example_runs import BaseRun, Generation, Prefill
-from pine_engine.lab.evaluation.measure import combine, run_evaluation
+from pine_engine.lab.evaluation.example_plan import BaseRun, ExamplePlan, Generation, Prefill
+from pine_engine.lab.evaluation.measure import run_evaluation
+from pine_engine.lab.evaluation.outcome import combine
 from pine_engine.lab.evaluation.record import Key, Record
 from pine_engine.lab.evaluation.settings import choose, max_visited
 from pine_engine.prompts.examples import Example
@@ -329,17 +330,31 @@ def test_measure_stop_takes_effect_in_the_next_layer(engine: Engine, layer: int,
     assert len(seen) <= layer + 1  # the first token follows from the prefill
 
 
-def test_finished_answers_free_their_caches(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "BATCH_SIZE", 2)
+@pytest.mark.parametrize(
+    ("methods", "generate", "expected"),
+    [
+        (["vanilla"], True, 2 + 1 + 1),  # the batch, the prompt that follows, and the prefix
+        (["vanilla", "permutation_full"], True, 2 + 1 + 1),  # they share prompts and answers
+        (
+            ["vanilla", "calibration_first"],
+            True,
+            2 + 1 + 1 + 4,
+        ),  # and four prompts that another answer continues
+        (["vanilla", "permutation_full"], False, 1 + 1),  # only one state is scored at a time
+        (["nia", "pcw", "sp"], False, 2 + 1),  # one state is continued by the other methods
+    ],
+)
+def test_caches_at_once_are_those_of_the_run(
+    engine: Engine, methods: list[str], generate: bool, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(computed_run, "BATCH_SIZE", 2)
     num_caches, alive = watch_caches(monkeypatch), list[int]()
-
-    def emit(item: object) -> None:
-        if isinstance(item, Record):
-            alive.append(num_caches())
-
-    settings = choose([QUESTION], methods=["vanilla"], order_names=["all"], max_new_tokens=2)
-    compute_alone(run_evaluation(engine, [QUESTION], settings, RunControl(emit)))
-    assert len(alive) == 24 and max(alive) <= 2 + 2  # the batch, the prompt that follows, and the prefix
+    options: dict[str, Any] = {"max_new_tokens": 2, "generate": generate, "logprobs": not generate}
+    settings = choose([LABELED], methods=methods, order_names=["as-is", "reversed", "shuffled:3"], **options)
+    control = RunControl(lambda _: alive.append(num_caches()))
+    compute_alone(run_evaluation(engine, [LABELED], settings, control))
+    planned = computed_run.caches_at_once(ExamplePlan(engine, LABELED, settings).results, lambda *_: 1.0)
+    assert max(alive) <= planned == expected
 
 
 def test_measure_batch_size_is_fixed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -618,7 +633,7 @@ def test_calibrated_choices_are_divided_by_content_free_choices(engine: Engine, 
 
 def test_prior_is_learned_from_selected_examples(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Computed from the records of vanilla: examples 0, 3 and 4 are learned from, the others are divided."""
-    monkeypatch.setattr(measuring, "is_learned_example", lambda example, _: example in {"p3", "p4"})
+    monkeypatch.setattr(learning, "is_learned_example", lambda example, _: example in {"p3", "p4"})
     examples, names = pairs(6), ["as-is", "swapped"]
     alone = records(engine, examples, methods=["vanilla"], order_names=names, generate=False)
     found = records(engine, examples, methods=["pride"], order_names=names, generate=False)

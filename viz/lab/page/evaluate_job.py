@@ -99,7 +99,8 @@ def prepare_measure(
     Raises InputError as `settings` does.
     """
     from pine_engine.endpoint.client import Endpoint  # these import torch
-    from pine_engine.lab.evaluation.example_runs import ExamplePlan, distinct_parts
+    from pine_engine.lab.evaluation.computed_run import caches_at_once
+    from pine_engine.lab.evaluation.example_plan import ExamplePlan, distinct_parts
     from pine_engine.lab.evaluation.measure_endpoint import check_settings
 
     settings = request.settings(host)
@@ -110,12 +111,13 @@ def prepare_measure(
     work = Work()
     for example in sample:
         longest = settings.max_new_tokens or TASKS[example.task].max_new_tokens
-        prefills, generations = distinct_parts(ExamplePlan(engine, example, settings).results)
+        results = ExamplePlan(engine, example, settings).results
+        prefills, generations = distinct_parts(results)
         if isinstance(engine, Endpoint) and len(prefills) > 1:  # the first request is repeated
             prefills, generations = [*prefills[:1], *prefills], [*generations[:1], *generations]
         tokens = sum(prefill.layout.num_tokens for prefill in prefills) // engine.ids_per_token
         new_tokens = longest * sum(generation.num_rows for generation in generations)
-        num_bytes = sum(engine.run_bytes(one.layout, one.method, longest) for one in prefills)
+        num_bytes = caches_at_once(results, partial(engine.run_bytes, max_new_tokens=longest))
         work += Work(len(prefills), tokens, new_tokens, len(prefills), bytes_at_once=num_bytes)
     work = work.times(len(request.examples) / max(1, len(sample)))
     return PreparedJob(work, partial(measure_rows, request=request, host=host))

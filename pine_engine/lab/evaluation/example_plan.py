@@ -1,23 +1,18 @@
-"""Prompts and answers that the records of one example need, each computed once.
+"""Plan of an example: the prefills and answers that its records need, each once.
 
-A record needs one run of its base method, or several if a wrapper is around it. The same tokens under the
-same method are computed once, and an order-invariant method once for all orders of the same input documents.
+A method without position bias has one result for all orders of the documents. Several methods and orders can
+need the same prefill.
 """
 
-import time
 from collections import Counter
-from collections.abc import Collection, Container, Hashable, Iterable, Sequence, Set as AbstractSet
+from collections.abc import Container, Hashable, Iterable, Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import product
 
-from torch import Tensor
-
-from pine_engine.attention.state import SequenceState
 from pine_engine.endpoint.client import Endpoint
 from pine_engine.endpoint.replies import Reply
-from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.generation import ActiveGeneration, prefill_progress, synchronize
+from pine_engine.engine.generation import ActiveGeneration
 from pine_engine.errors import InputError
 from pine_engine.lab.debias.calibrated_tokens import num_continued
 from pine_engine.lab.debias.combining import mean_probability
@@ -33,7 +28,6 @@ from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.orders import document_orders
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.prompts.thinking import SplitAnswer
-from pine_engine.scheduling.worker import RunControl
 
 
 @dataclass(eq=False)
@@ -248,74 +242,3 @@ class ExamplePlan:
             prefill = Prefill(base, moved, version)
             found.append(self._prefills.setdefault((base.name, documents, version), prefill))
         return tuple(found)
-
-
-class SharedPrefill:
-    """Prefill of the prompts of one example, with shared parts computed once, under torch.inference_mode.
-
-    Reuse does not depend on the other methods of the run: the prefix is always computed alone, and methods
-    with the same document encoding always continue from the first of them in the table. So records are
-    bitwise identical for every selection of methods, and after an interruption.
-    """
-
-    def __init__(
-        self, engine: Engine, prefills: Collection[Prefill], *, reserved_tokens: int, control: RunControl
-    ) -> None:
-        self._engine, self._reserved_tokens, self._control = engine, reserved_tokens, control
-        self._num_prefills = len(prefills)
-        self._num_reusing = Counter(map(_source, prefills))
-        self._remaining = self._num_reusing.copy()
-        self._sources: dict[tuple[str, TokenLayout, str], tuple[SequenceState, Tensor, float]] = {}
-        self._prefix: tuple[list[SequenceState], float] | None = None
-
-    def run(self, prefill: Prefill) -> tuple[SequenceState, Tensor]:
-        """Return the state and the logits (1, V) of a prompt. To be called once for each prefill."""
-        source = _source(prefill)
-        prefill_method = METHODS[source[0]]
-        if self._prefix is None:
-            self._prefix = self._run_prefix(prefill)
-        prefix_rows, prefix_s = self._prefix
-        if source not in self._sources:
-            self._sources[source] = self._pass(prefill, prefill.layout, prefill_method, prefix_rows)
-        row, logits, seconds = self._sources[source]
-        prefill.standalone_s = prefix_s + seconds
-        prefill.seconds = prefix_s / self._num_prefills + seconds / self._num_reusing[source]
-        self._remaining[source] -= 1
-        if not self._remaining[source]:
-            del self._sources[source]
-        if prefill.method is not prefill_method:
-            row, logits, seconds = self._pass(prefill, prefill.layout, prefill.method, [row])
-            prefill.standalone_s += seconds
-            prefill.seconds += seconds
-        return row, logits
-
-    def _run_prefix(self, prefill: Prefill) -> tuple[list[SequenceState], float]:
-        """Return a state with the prefix, and its seconds; no state if it is empty or cannot be reused."""
-        prefix = prefill.layout.prefix
-        if not prefix or self._engine.placement_problem:
-            return [], 0.0
-        shortest = TokenLayout(prefix, (prefix[:1],), prefix[:1])
-        row, _, seconds = self._pass(prefill, shortest, METHODS["vanilla"], [])
-        return [row], seconds
-
-    def _pass(
-        self, prefill: Prefill, layout: TokenLayout, method: Method, cached: Sequence[SequenceState]
-    ) -> tuple[SequenceState, Tensor, float]:
-        """Run a forward pass for a prefill; report its progress under the name of the prefill's method."""
-        began = time.perf_counter()
-        options = passes.PassOptions(
-            self._engine.patched_models,
-            reserved_tokens=self._reserved_tokens,
-            on_layer=prefill_progress(self._control, prefill.method.name, self._engine.num_layers),
-            cached_sequences=cached,
-        )
-        row, logits = passes.prefill(layout, method, options)
-        synchronize(logits)
-        return row, logits, time.perf_counter() - began
-
-
-def _source(prefill: Prefill) -> tuple[str, TokenLayout, str]:
-    """Return method, prompt and version of the prefill from which others continue."""
-    encoding = prefill.method.document_encoding
-    method = next(method for method in METHODS.values() if method.document_encoding == encoding)
-    return method.name, prefill.layout, prefill.version

@@ -1,0 +1,65 @@
+"""Corrections that a wrapper learns from some examples of a run, for the other examples."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pine_engine.lab.debias.estimators import Correction
+from pine_engine.lab.debias.measured import MeasuredMethod
+from pine_engine.lab.debias.plan import is_learned_example
+from pine_engine.lab.evaluation.record import Record
+from pine_engine.prompts.examples import Example
+
+
+class _Learned(NamedTuple):
+    """Numbers of the examples before another one, up to the first that has not been run."""
+
+    numbers: list[tuple[float, ...]]
+    unknown: Example | None
+    is_learned: bool  # True if the wrapper learns from the other example, too
+
+
+class Corrections:
+    """Numbers learned from examples, and the corrections that follow from them.
+
+    A wrapper learns from the first example that can be measured, and from a share of the others, selected by
+    their ids. The correction of all other examples is learned from those before them, so it is independent
+    of shards, of a limit of the examples, and of interruptions.
+    """
+
+    def __init__(self, dataset: Sequence[Example]) -> None:
+        """Begin without numbers. dataset: examples of the whole run, in order."""
+        self._dataset = dataset
+        self._known: dict[tuple[str, str], tuple[float, ...] | None] = {}
+
+    def learn(self, item: object) -> None:
+        """Take the numbers of a record; ignore other items, and records without numbers."""
+        if isinstance(item, Record) and item.prior:
+            self._known[item.method, item.example] = tuple(item.prior.values())
+
+    def next_unknown(self, example: Example, method: MeasuredMethod) -> Example | None:
+        """Return the first example before this one that has to be run, so that the wrapper learns from it.
+
+        None if all have been run. The returned one counts as run, without numbers.
+        """
+        if unknown := self._before(example, method).unknown:
+            self._known[method.name, unknown.id] = None
+        return unknown
+
+    def correction(self, example: Example, method: MeasuredMethod) -> Correction | None:
+        """Return the correction for an example, None if the wrapper learns from it."""
+        assert method.wrapper and method.wrapper.estimator
+        learned = self._before(example, method)
+        return None if learned.is_learned else method.wrapper.estimator.fit(learned.numbers)
+
+    def _before(self, example: Example, method: MeasuredMethod) -> _Learned:
+        assert method.wrapper
+        numbers: list[tuple[float, ...]] = []
+        for row in self._dataset:
+            is_learned = not numbers or is_learned_example(row.id, method.wrapper.learned_share)
+            if row.id == example.id:
+                return _Learned(numbers, None, is_learned)
+            if is_learned and (method.name, row.id) not in self._known:
+                return _Learned(numbers, row, is_learned)
+            if is_learned and (found := self._known[method.name, row.id]):
+                numbers.append(found)
+        raise AssertionError(f"{example.id} is not an example of the run")
