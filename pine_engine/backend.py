@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, Unpack
 
 from pine_engine.engine.events import Event
 from pine_engine.methods.table import Method, Output, Requirement
+from pine_engine.prompts.chat_templates import ChatTemplateKwargs
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Prompt
 
@@ -82,6 +83,9 @@ class Backend(Protocol):
 
     def misfit(self, need: Method | Output) -> str | None:
         """Return in a sentence why the backend has no such method or output, None if it has it."""
+
+    def bind_template_kwargs(self, kwargs: ChatTemplateKwargs) -> "tuple[Backend, ChatTemplateKwargs]":
+        """Return the backend for prompts with arguments of the chat template, and those to render here."""
 
     def select_methods(self, methods: "MethodsLike") -> tuple[Method, ...]:
         """Return the named methods, for None the default ones. Raises PineError if one does not fit."""

@@ -148,6 +148,10 @@ class Endpoint:
     def check_length(self, layout: TokenLayout, max_new_tokens: int) -> None:
         """Accept every length: the server refuses a prompt that is too long."""
 
+    def bind_template_kwargs(self, kwargs: ChatTemplateKwargs) -> "tuple[Endpoint, ChatTemplateKwargs]":
+        """Return the endpoint whose requests have arguments of the chat template, and none to render here."""
+        return self.with_template_kwargs(kwargs), {}
+
     def with_template_kwargs(self, kwargs: ChatTemplateKwargs) -> "Endpoint":
         """Return the endpoint with arguments of the chat template, which the server renders."""
         other = copy(self)

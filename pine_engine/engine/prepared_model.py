@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -32,6 +32,7 @@ from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.model_snapshot import ModelSnapshot
 from pine_engine.network.parallel import num_local_heads
 from pine_engine.network.stock_model import StockModel
+from pine_engine.prompts.chat_templates import ChatTemplateKwargs
 from pine_engine.prompts.layout import TOKEN_IDS, TokenLayout, check_vocabulary, tokenize, tokenize_text
 from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
 from pine_engine.prompts.thinking import SplitAnswer, find_markers, split_thinking
@@ -239,6 +240,10 @@ class PreparedModel:
     def invariance_warning(self) -> str | None:
         """Reason in a sentence if bitwise identical results are not guaranteed here, otherwise None."""
         return self._invariance_warning
+
+    def bind_template_kwargs(self, kwargs: ChatTemplateKwargs) -> tuple[Self, ChatTemplateKwargs]:
+        """Return the model, and the arguments of its chat template, with which prompts are rendered."""
+        return self, kwargs
 
     @property
     def conditions(self) -> str:

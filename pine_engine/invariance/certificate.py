@@ -18,7 +18,7 @@ from pine_engine.rows.files import read_text
 from pine_engine.rows.untrusted_json import ListInput
 
 if TYPE_CHECKING:  # a certificate is read without torch
-    from pine_engine.engine.engine import Engine
+    from pine_engine.backend import Backend
     from pine_engine.engine.events import RunResult
     from pine_engine.engine.orders import OrderComparison
 
@@ -174,7 +174,7 @@ def summarize_methods(
 
 
 def create_certificate(
-    engine: "Engine",
+    engine: "Backend",
     request: Request,
     *,
     orders: Sequence[Sequence[int]],

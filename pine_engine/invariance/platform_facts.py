@@ -11,8 +11,7 @@ from pine_engine import __version__
 from pine_engine.scheduling.worker import compute_on
 
 if TYPE_CHECKING:  # a certificate is read without torch
-    from pine_engine.endpoint.client import Endpoint
-    from pine_engine.engine.engine import Engine
+    from pine_engine.backend import Backend
 
 
 class Platform(BaseModel):
@@ -39,7 +38,7 @@ ASPECTS = {name: name for name in Platform.model_fields} | {
 """Labels of the fields of Platform, on which logits depend besides the prompt."""
 
 
-def platform_of(engine: "Engine | Endpoint") -> Platform:
+def platform_of(engine: "Backend") -> Platform:
     """Return the model of an engine and the hardware and software it runs on."""
     import torch
 

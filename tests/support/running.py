@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pine_engine.endpoint.client import Endpoint
-from pine_engine.engine.engine import Engine
+from pine_engine.backend import Backend
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import Job, PreparedJob, Runs, RunState, StopFlag
 from tests.support.fake_jobs import fake_job
@@ -27,7 +26,7 @@ def new_views(views: Iterable[Any]) -> list[Any]:
 
 
 def views_of(
-    prepare: Callable[..., PreparedJob[View]], engine: Engine | Endpoint, *arguments: Any, **options: Any
+    prepare: Callable[..., PreparedJob[View]], engine: Backend, *arguments: Any, **options: Any
 ) -> Generator[View, None, None]:
     """Prepare a job, and yield its views."""
     yield from prepare(engine, *arguments, **options).views(engine)

@@ -53,14 +53,16 @@ class AnswerCard:
     prefill_s: float | None = None
     decode_s_per_token: float | None = None
     finish_reason: str = ""  # "stop" or "length"
-    refusal: str = ""  # reason of an endpoint that refuses the request
+    refusal: str = ""  # reason of a server that refuses to answer
     source: Source = "own"
     model: str = ""  # "" if it is the only one
     reading: Reading | None = None
 
     @classmethod
     def finished(cls, answer: "pine.Answer") -> Self:
-        """Return the card of a finished answer, whose times are not known from an endpoint."""
+        """Return the card of a finished answer, whose times may be unknown, or of a refusal."""
+        if answer.refusal:
+            return cls(answer.method, "stopped", refusal=answer.refusal)
         return cls(
             method=answer.method,
             state="finished",

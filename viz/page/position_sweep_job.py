@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pine_engine as pine
-from pine_engine.endpoint import NO_INTERNALS
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
@@ -73,8 +72,8 @@ def prepare_sweep(
     Vanilla and NIA are added to the methods of the form; an empty answer is replaced by that of the default
     method, which is PINE where it fits. Raises InputError for an invalid form.
     """
-    if engine.meets == "texts":
-        raise InputError(NO_INTERNALS)
+    if reason := engine.misfit("logprobs"):
+        raise InputError(reason)
     layout, answer = form_layout(form, engine, settings), answer.strip()
     form = replace(form, methods=compared_methods(form.methods, engine.methods))
     if settings.read_only:

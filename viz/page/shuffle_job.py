@@ -11,14 +11,21 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pine_engine as pine
+from pine_engine.endpoint.repeats import Repeats
 from pine_engine.engine.events import Event
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import planned
 from viz.cards.answers import AnswerCard
 from viz.figures.positions_by_order import default_head
-from viz.page.answers.answering import REDRAW_S, Meter, advance, progress_sentence
-from viz.page.answers.endpoint_job import prepare_requests
+from viz.page.answers.answering import (
+    REDRAW_S,
+    Meter,
+    advance,
+    count_repeats,
+    progress_sentence,
+    remarks,
+)
 from viz.page.answers.order_answers import Order, order_answers
 from viz.page.answers.run import Run, Shown, finish_run
 from viz.page.common.host_settings import DEFAULTS, HostSettings
@@ -26,8 +33,8 @@ from viz.page.form.checks import check_orders, form_layout
 from viz.page.form.form import Form, form_request
 from viz.page.form.orders import tries_all, with_controls
 
-if TYPE_CHECKING:
-    from pine_engine.endpoint.client import Endpoint
+if TYPE_CHECKING:  # imports torch
+    from pine_engine.backend import Backend
 
 
 def orders_for(num_documents: int, count: int, seed: int) -> list[tuple[int, ...]]:
@@ -42,7 +49,7 @@ def orders_for(num_documents: int, count: int, seed: int) -> list[tuple[int, ...
 
 
 def prepare_shuffle(
-    engine: "pine.Engine | Endpoint",
+    engine: "Backend",
     form: Form,
     *,
     count: int,
@@ -54,24 +61,21 @@ def prepare_shuffle(
 ) -> PreparedJob[Shown]:
     """Tokenize a form, and plan its answers in these orders, by default in those of `orders_for`.
 
-    Raises InputError for an invalid form.
+    Raises PineError for an invalid form, and for a method that the engine does not have.
     """
-    from pine_engine.endpoint.client import Endpoint  # imports torch
-
     form.check()
     if controls:
         form = replace(form, methods=with_controls(form.methods, engine.methods))
     slots = [tuple(map(form.order.index, order)) for order in orders]
     slots = slots or orders_for(len(form.entries), count, seed)
-    if isinstance(engine, Endpoint):
-        return prepare_requests(engine, form, slots, settings)
-    request = form_request(form).with_date(engine)
+    request = form_request(form, engine).with_date(engine)
     layout = form_layout(form, engine, settings, request=request)
+    engine.select_methods(form.methods)
     num_bytes = engine.run_bytes(
         layout, form.methods, form.max_new_tokens, num_orders=len(slots), return_logits=True
     )
     work = planned(
-        tokens=layout.num_tokens,
+        tokens=layout.num_tokens // engine.ids_per_token,
         methods=len(form.methods),
         orders=len(slots),
         new_tokens=form.max_new_tokens,
@@ -87,7 +91,7 @@ def prepare_shuffle(
 
 
 def shuffle(
-    engine: "pine.Engine",
+    engine: "Backend",
     *,
     form: Form,
     request: "pine.Request",
@@ -96,46 +100,81 @@ def shuffle(
     seed: int | None,
     trace: bool,
 ) -> Generator[Shown, None, None]:
-    """Run the form in one order after another; closing the generator stops the model."""
+    """Run the form in one order after another; closing the generator stops the model.
+
+    An order with a refused answer is in no run; the others are compared with the first of them. Raises
+    InputError if all answers were refused.
+    """
+    engine, _ = engine.bind_template_kwargs(form.parsed_kwargs)
     orders = tuple(tuple(form.order[slot] for slot in order) for order in slots)
-    meter, num_done = Meter(layout.num_tokens), 0
+    meter, num_done, refused = Meter(layout.num_tokens), 0, dict[tuple[int, str], str]()
     view = Shown(form, tuple(map(AnswerCard, form.methods)), orders, sentence=f"Order 1 of {len(orders)}")
     yield view
     began = drawn = time.monotonic()
-    results = pine.compare_orders(
-        engine, layout, methods=form.methods, orders=slots, max_new_tokens=form.max_new_tokens, trace=trace
+    results = engine.compare_orders(
+        layout,
+        methods=form.methods,
+        orders=slots,
+        max_new_tokens=form.max_new_tokens,
+        trace=trace and engine.misfit("traces") is None,
     )
     with closing(results):
         for item in results:
             if isinstance(item, pine.OrderResult):
-                meter.finish(item.result)
-                if view.run is None:
-                    run = _start_run(engine, form, request, item, seed)
-                    view = replace(view, cards=tuple(map(AnswerCard.finished, item.result.answers.values())))
-                    head = default_head(item.result.traces.values())
-                else:
-                    row = bare(item, orders[num_done])
-                    answers = order_answers(engine, form, item.result, row.order, head=head, comparison=row)
-                    run = replace(view.run, orders={**view.run.orders, row.order: answers})
+                row, found = bare(item, orders[num_done]), item.result.answers
                 num_done += 1
-                view = replace(view, run=run, done=meter.work)
+                refused |= {(num_done, name): one.refusal for name, one in found.items() if one.refusal}
+                if num_done == 1:
+                    view = replace(view, cards=tuple(map(AnswerCard.finished, found.values())))
+                if len(item.comparisons) == len(form.methods):
+                    meter.finish(item.result)
+                    if view.run is None:
+                        run = _start_run(engine, form, request, item, row, seed, count_repeats(engine, meter))
+                        head = default_head(item.result.traces.values())
+                    else:
+                        answers = order_answers(
+                            engine, form, item.result, row.order, head=head, comparison=row
+                        )
+                        run = replace(view.run, orders={**view.run.orders, row.order: answers})
+                    view = replace(view, run=run)
+                view = replace(view, done=meter.work)
                 yield replace(view, sentence=f"Order {num_done} done")
                 continue
             meter.see(item)
-            if view.run is None and not isinstance(item, pine.GenerationFinished):
+            if num_done == 0 and not isinstance(item, pine.GenerationFinished):
                 view = replace(view, cards=advance(view.cards, item))
-            if time.monotonic() - drawn >= REDRAW_S:
+            if time.monotonic() - drawn >= REDRAW_S or isinstance(item, pine.RequestsPlanned):
                 drawn = time.monotonic()
                 num_read = meter.work.prompts // len(form.methods)
                 sentence = _progress(item, num_done, num_read, len(orders))
                 yield replace(view, sentence=sentence, done=meter.work)
-    yield replace(view, sentence=f"Done: {len(orders)} orders in {time.monotonic() - began:.1f} s.")
+    num_answered = len(view.run.orders) if view.run else 0
+    counted = f"{num_answered} of {len(orders)}" if refused else str(len(orders))
+    sentences = [f"Done: {counted} orders in {time.monotonic() - began:.1f} s."]
+    sentences += remarks(engine, meter, refused, len(orders) * len(form.methods))
+    yield replace(view, sentence=" ".join(sentences))
 
 
 def _start_run(
-    engine: "pine.Engine", form: Form, request: "pine.Request", first: "pine.OrderResult", seed: int | None
+    engine: "Backend",
+    form: Form,
+    request: "pine.Request",
+    first: "pine.OrderResult",
+    row: "pine.OrderResult",
+    seed: int | None,
+    repeats: Repeats | None,
 ) -> Run:
-    """Return the run of the first order, with its certificate."""
+    """Return the run of the first answered order, whose form has the documents in this order.
+
+    It has a certificate if there are logits.
+    """
+    entries = sorted(form.entries, key=lambda entry: row.order.index(entry.letter))
+    form = replace(form, entries=tuple(entries))
+    run = finish_run(engine, form, first.result, comparison=row, repeats=repeats)
+    notes = map(str.capitalize, repeats.notes() if repeats else [])
+    run = replace(run, caption=" ".join([caption_of(engine, form), *notes]))
+    if not first.result.logits:
+        return run
     certificate = pine.create_certificate(
         engine,
         request,
@@ -146,8 +185,7 @@ def _start_run(
         max_new_tokens=form.max_new_tokens,
         traced=bool(first.result.traces),
     )
-    run = finish_run(engine, form, first.result, comparison=bare(first, form.order))
-    return replace(run, first_certificate=certificate, caption=caption_of(engine, form))
+    return replace(run, first_certificate=certificate)
 
 
 def bare(result: "pine.OrderResult", order: Order) -> "pine.OrderResult":
@@ -157,18 +195,25 @@ def bare(result: "pine.OrderResult", order: Order) -> "pine.OrderResult":
 
 def _progress(event: Event, num_done: int, num_read: int, count: int) -> str:
     """Describe the progress, from the numbers of orders with answers and with prefills."""
+    if isinstance(event, pine.RequestsPlanned | pine.RequestProgress):
+        return progress_sentence(event)
     if isinstance(event, pine.PrefillProgress | pine.PrefillDone):
         return f"Order {min(num_read + 1, count)} of {count}: {progress_sentence(event)}"
-    which = f"Order {num_read}" if num_read == num_done + 1 else f"Orders {num_done + 1}–{num_read}"
+    is_single = num_read <= num_done + 1
+    which = f"Order {num_done + 1}" if is_single else f"Orders {num_done + 1}–{num_read}"
     return f"{which} of {count}: {progress_sentence(event)}"
 
 
-def caption_of(engine: "pine.Engine", form: Form) -> str:
+def caption_of(engine: "Backend", form: Form) -> str:
     """Describe the settings of the comparison."""
     invariance_warning = f"{engine.invariance_warning} " if engine.invariance_warning else ""
+    compared = (
+        "Texts are compared."
+        if engine.misfit("logits")
+        else "Δ logit: maximum over question and answer tokens up to the first difference. Log-probability: "
+        "of the method’s row-1 answer."
+    )
     return (
-        f"{invariance_warning}{engine.model_name}, {engine.dtype}, {engine.device}; greedy decoding, max "
-        f"{form.max_new_tokens} new tokens. Each row is computed independently and compared with row 1. Δ "
-        "logit: maximum over question and answer tokens up to the first difference. Log-probability: of the "
-        "method’s row-1 answer."
+        f"{invariance_warning}{engine.conditions}, max {form.max_new_tokens} new tokens. Each row is "
+        f"computed independently and compared with row 1. {compared}"
     )

@@ -95,7 +95,7 @@ def test_one_order_needs_one_request_per_method(endpoint: Endpoint, engine: Engi
 def test_orders_appear_as_they_are_complete(views: list[Shown]) -> None:
     numbers = [len(view.run.orders) if view.run else 0 for view in views]
     assert numbers == sorted(numbers) and {0, 6} < set(numbers)
-    assert "requests: 13, of which 1 repeat" in views[0].sentence
+    assert any("requests: 13, of which 1 repeat" in view.sentence for view in views[:2])
     assert views[-1].done.prompts == 12 and views[-1].done.prompt_tokens > 12
     assert "repeated: 0 of 1" in views[-1].sentence
 
@@ -207,7 +207,26 @@ def test_orders_without_refusals_are_compared(endpoint: Endpoint, monkeypatch: p
     refusing(monkeypatch, [3, 5])
     *_, view = views_of(prepare_shuffle, endpoint, FORM, **ALL_ORDERS)
     assert view.run and len(view.run.orders) == 4
-    assert "No answer to 2" in view.sentence and "order 2" in view.sentence
+    assert "No answer to 2 of 12" in view.sentence and "order 2" in view.sentence
+
+
+def test_refused_first_order_leaves_the_others_compared(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing(monkeypatch, [0, 1])
+    *_, view = views_of(prepare_shuffle, endpoint, FORM, **ALL_ORDERS)
+    assert view.run and len(view.run.orders) == 5 and FORM.order not in view.run.orders
+    assert view.run.order == next(iter(view.run.orders)) == view.planned[1]
+    first, *others = view.run.comparisons
+    assert first.comparisons["vanilla"].same_text and not any(
+        row.comparisons["vanilla"].same_text for row in others
+    )
+    assert [card.refusal for card in view.cards] == ["flagged: <violence>"] * 2 and view.has_text
+    assert "in order 1: flagged" in view.sentence and "5 of 6 orders" in view.sentence
+    table = json.loads(order_table_json(view))
+    cells = table["methods"][0]["answers"]
+    assert len(cells) == 6 and [cell is None for cell in cells].count(True) == 1
+    assert "Sorted by content" in verdict_sentence([METHODS[name] for name in FITTING], view.run.comparisons)
 
 
 def test_sampled_answers_are_marked(endpoint: Endpoint) -> None:
@@ -219,15 +238,28 @@ def test_sampled_answers_are_marked(endpoint: Endpoint) -> None:
     sampling = source.wait(5)
     assert isinstance(sampling, Endpoint)
     *_, view = views_of(prepare_answers, sampling, FORM)
-    assert (
-        view.run and "temperature not sent, not greedy" in view.run.caption and "not greedy" in view.sentence
-    )
+    assert "temperature not sent" in view.sentence and "are sampled, not greedy" in view.sentence
+    *_, view = views_of(prepare_shuffle, sampling, FORM, **ALL_ORDERS)
+    assert view.run and "temperature not sent, not greedy" in view.run.caption
+
+
+def test_sent_fields_are_reported(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    replying(monkeypatch)
+    sending = Endpoint(endpoint._url, "tiny", extra_body={"top_k": 1})
+    form = replace(FORM, chat_template_kwargs='{"enable_thinking": false}')
+    *_, view = views_of(prepare_answers, sending, form)
+    sent = '{"top_k": 1, "chat_template_kwargs": {"enable_thinking": false}}'
+    assert sent in view.sentence
+    *_, view = views_of(prepare_shuffle, sending, form, **ALL_ORDERS)
+    assert view.run and sent in view.run.caption
 
 
 def test_refused_prompt_is_reported(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     replying(monkeypatch, error="the prompt is too long")
     with pytest.raises(InputError, match="too long"):
         list(views_of(prepare_answers, endpoint, FORM))
+    with pytest.raises(InputError, match="too long"):
+        list(views_of(prepare_shuffle, endpoint, FORM, **ALL_ORDERS))
 
 
 def test_stop_cancels_the_requests(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,17 @@
 """Run a form: the answer cards before, during and after the run, with parsed answers and scores."""
 
+import math
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pine_engine as pine
+from pine_engine.endpoint.repeats import Repeats
 from pine_engine.engine.events import Event, RunResult
+from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.scoring import SCORES
@@ -17,24 +20,29 @@ from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, planned
 from viz.cards.answers import AnswerCard, Reading, answer_grid
 from viz.cards.molecules import molecule_svg
-from viz.page.answers.endpoint_job import prepare_requests
 from viz.page.answers.run import Shown, finish_run
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import form_layout
 from viz.page.form.form import Form
 
-if TYPE_CHECKING:
-    from pine_engine.endpoint.client import Endpoint
+if TYPE_CHECKING:  # imports torch
+    from pine_engine.backend import Backend
 
 REDRAW_S = 0.1  # minimum time between two redraws, in seconds
 
 
 class Meter:
-    """Completed work of runs over one prompt, summed from the events of the engine."""
+    """Completed work of runs over one prompt, summed from the events of a backend.
+
+    Attributes:
+        work: Work so far.
+        repeats: For each repeated request, True if both answers are equal.
+    """
 
     def __init__(self, prompt_tokens: int) -> None:
         self.work = Work()
+        self.repeats: list[bool] = []
         self._prompt_tokens = prompt_tokens
 
     def see(self, event: Event) -> None:
@@ -44,12 +52,17 @@ class Meter:
                 self.work += Work(prompts=1, prompt_tokens=self._prompt_tokens, read_s=seconds)
             case pine.TokenGenerated():
                 self.work += Work(new_tokens=1)
+            case pine.Repeated(is_equal=is_equal):
+                self.repeats.append(is_equal)
+            case pine.GenerationFinished(answer=answer) if answer.num_prompt_tokens is not None:
+                self.work += Work(1, answer.num_prompt_tokens, answer.num_tokens)
 
     def finish(self, result: RunResult) -> None:
         """Add the results of one order; methods share their decoding steps."""
         answers = result.answers.values()
         steps = max(answer.num_tokens for answer in answers)
-        self.work += Work(orders=1, write_s=steps * max(answer.decode_s_per_token for answer in answers))
+        write_s = steps * max(answer.decode_s_per_token for answer in answers)
+        self.work += Work(orders=1, write_s=0 if math.isnan(write_s) else write_s)
 
 
 def advance(cards: tuple[AnswerCard, ...], event: Event) -> tuple[AnswerCard, ...]:
@@ -67,7 +80,9 @@ def advance(cards: tuple[AnswerCard, ...], event: Event) -> tuple[AnswerCard, ..
             return tuple(
                 AnswerCard.finished(answer) if card.method == answer.method else card for card in cards
             )
-        case pine.RunFinished():
+        case pine.RequestsPlanned():
+            return tuple(replace(card, state="writing") for card in cards)
+        case pine.RunFinished() | pine.RequestProgress() | pine.Repeated():
             return cards
     return tuple(replace(card, **changes) if card.method == method else card for card in cards)
 
@@ -129,21 +144,25 @@ def progress_sentence(event: Event) -> str:
             return f"{METHODS[method].label}: prefill, {place}"
         case pine.PrefillDone(method=method):
             return f"{METHODS[method].label}: prefill done"
+        case pine.RequestsPlanned(sentence=sentence):
+            return f"Sending {sentence}"
+        case pine.RequestProgress(place=place):
+            return place
         case _:
             return "Generating answers"
 
 
 def prepare_answers(
-    engine: "pine.Engine | Endpoint", form: Form, settings: HostSettings = DEFAULTS, *, trace: bool = True
+    engine: "Backend", form: Form, settings: HostSettings = DEFAULTS, *, trace: bool = True
 ) -> PreparedJob[Shown]:
-    """Tokenize a form, and plan one answer per method. Raises InputError for an invalid form."""
-    from pine_engine.endpoint.client import Endpoint  # imports torch
+    """Tokenize a form, and plan one answer per method.
 
-    if isinstance(engine, Endpoint):
-        return prepare_requests(engine, form, [tuple(range(len(form.entries)))], settings)
+    Raises PineError for an invalid form, and for a method that the engine does not have.
+    """
     layout = form_layout(form, engine, settings)
+    engine.select_methods(form.methods)
     work = planned(
-        tokens=layout.num_tokens,
+        tokens=layout.num_tokens // engine.ids_per_token,
         methods=len(form.methods),
         new_tokens=form.max_new_tokens,
         bytes_at_once=engine.run_bytes(layout, form.methods, form.max_new_tokens),
@@ -153,16 +172,20 @@ def prepare_answers(
 
 
 def answer(
-    engine: "pine.Engine", *, form: Form, layout: TokenLayout, trace: bool, shares_documents: bool
+    engine: "Backend", *, form: Form, layout: TokenLayout, trace: bool, shares_documents: bool
 ) -> Generator[Shown, None, None]:
-    """Run the form and yield views; the last has the run."""
+    """Run the form and yield views; the last has the run, unless an answer was refused.
+
+    Raises InputError if all answers were refused.
+    """
+    engine, _ = engine.bind_template_kwargs(form.parsed_kwargs)
     view = Shown(form, tuple(map(AnswerCard, form.methods)), planned=(form.order,))
     meter = Meter(layout.num_tokens)
     events = engine.generate(
         layout,
         methods=form.methods,
         max_new_tokens=form.max_new_tokens,
-        trace=trace,
+        trace=trace and engine.misfit("traces") is None,
         prefix_cache=engine.active_prefixes if shares_documents else None,
     )
     began = drawn = time.monotonic()
@@ -170,12 +193,48 @@ def answer(
         for event in events:
             meter.see(event)
             view = replace(view, cards=advance(view.cards, event))
-            if time.monotonic() - drawn >= REDRAW_S:
+            if time.monotonic() - drawn >= REDRAW_S or isinstance(event, pine.RequestsPlanned):
                 drawn = time.monotonic()
                 yield replace(view, sentence=progress_sentence(event), done=meter.work)
     assert isinstance(event, pine.RunFinished)
-    meter.finish(event.result)
-    seconds = time.monotonic() - began
-    sentence = f"Done: {layout.num_tokens:,} prompt tokens in {seconds:.1f} s ({engine.model_name})."
-    run = finish_run(engine, form, event.result)
-    yield replace(view, sentence=sentence, done=meter.work, run=run)
+    refused = {(1, name): one.refusal for name, one in event.result.answers.items() if one.refusal}
+    if not refused:
+        meter.finish(event.result)
+        repeats = count_repeats(engine, meter)
+        view = replace(view, run=finish_run(engine, form, event.result, repeats=repeats))
+    num_tokens = layout.num_tokens // engine.ids_per_token
+    done = f"Done: {num_tokens:,} prompt tokens in {time.monotonic() - began:.1f} s ({engine.conditions})."
+    sentence = " ".join([done, *remarks(engine, meter, refused, len(form.methods))])
+    yield replace(view, sentence=sentence, done=meter.work)
+
+
+def count_repeats(engine: "Backend", meter: Meter) -> Repeats | None:
+    """Return the number of repeated requests; None for an engine, whose answers repeat."""
+    return None if engine.misfit("traces") is None else Repeats.count(meter.repeats)
+
+
+def remarks(
+    engine: "Backend", meter: Meter, refused: Mapping[tuple[int, str], str], num_prompts: int
+) -> list[str]:
+    """Return in sentences what limits the answers of a run.
+
+    Args:
+        engine: Backend of the run.
+        meter: Events of the run.
+        refused: Reason of each refused answer, by number of its order, from 1, and method.
+        num_prompts: Number of answers that were requested.
+
+    Raises:
+        InputError: All answers were refused.
+    """
+    sentences = list(map(str.capitalize, Repeats.count(meter.repeats).notes()))
+    if engine.answer_warning:
+        sentences.append(f"{engine.answer_warning.capitalize()}.")
+    if not refused:
+        return sentences
+    (number, method), reason = next(iter(refused.items()))
+    if len(refused) == num_prompts:
+        raise InputError(reason, field="prompt")
+    first = f"{METHODS[method].label} in order {number}: {reason}"
+    counted = f"No answer to {len(refused)} of {num_prompts} prompts, such as {first}"
+    return [f"{counted}. Their orders are not compared.", *sentences]

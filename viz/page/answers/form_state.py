@@ -17,7 +17,7 @@ from viz.page.jobs.job_bar import JobBar, Updates
 from viz.page.jobs.sources import Choice, Sources
 
 if TYPE_CHECKING:  # imports torch
-    from pine_engine.endpoint.client import Endpoint
+    from pine_engine.backend import Backend
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class FormState:
     form: Form
     model: Choice | None
     sources: Sources
-    engine: "pine.Engine | Endpoint | None" = None
+    engine: "Backend | None" = None
     count: TokenCount | None = None
     problem: str = ""
 

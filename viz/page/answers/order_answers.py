@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pine_engine as pine
 from pine_engine.engine.events import RunResult
@@ -12,6 +12,9 @@ from viz.figures.answer_origin import AnswerOrigin, answer_origin
 from viz.figures.answer_tokens import AnswerTokens, answer_tokens
 from viz.figures.positions_by_order import DocumentPositions, default_head, document_positions
 from viz.page.form.form import Form
+
+if TYPE_CHECKING:  # imports torch
+    from pine_engine.backend import Backend
 
 Order = tuple[int, ...]
 """Document, as entered, in each slot."""
@@ -77,7 +80,7 @@ class OrderAnswers:
 
 
 def order_answers(
-    engine: "pine.Engine",
+    engine: "Backend",
     form: Form,
     result: RunResult,
     order: Order,

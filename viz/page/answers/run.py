@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import pine_engine as pine
 from pine_engine.endpoint.repeats import Repeats
@@ -16,6 +17,9 @@ from viz.figures.answer_tokens import AnswerTokens
 from viz.page.answers.order_answers import Order, OrderAnswers, named_model, order_answers, origin_sentence
 from viz.page.form.form import Form
 from viz.page.jobs.sources import Choice
+
+if TYPE_CHECKING:  # imports torch
+    from pine_engine.backend import Backend
 
 Inputs = tuple[Form, Choice | None]
 """Form and selected model of results; None is the model of the host."""
@@ -116,7 +120,12 @@ class Run:
 
 
 def finish_run(
-    engine: "pine.Engine", form: Form, result: RunResult, comparison: "pine.OrderResult | None" = None
+    engine: "Backend",
+    form: Form,
+    result: RunResult,
+    comparison: "pine.OrderResult | None" = None,
+    *,
+    repeats: Repeats | None = None,
 ) -> Run:
     """Return the run of a form in one order, without the logits, which take more memory than all the rest."""
     return Run(
@@ -128,6 +137,7 @@ def finish_run(
         prompt_tokens=tuple(engine.decode_tokens(result.layout.ids)),
         orders={form.order: order_answers(engine, form, result, form.order, comparison=comparison)},
         revision=engine.revision or "",
+        repeats=repeats,
     )
 
 
@@ -168,7 +178,7 @@ class Shown:
     @property
     def has_text(self) -> bool:
         """True if an answer has begun; before, the results of an earlier run stay on the page."""
-        return any(card.text or card.thinking for card in self.cards)
+        return self.run is not None or any(card.text or card.thinking for card in self.cards)
 
     @property
     def inputs(self) -> Inputs | None:

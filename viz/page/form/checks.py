@@ -16,7 +16,7 @@ from viz.page.form.examples import is_from_example, load_examples
 from viz.page.form.form import Form, form_request
 
 if TYPE_CHECKING:  # imports torch
-    from pine_engine.endpoint.client import Endpoint
+    from pine_engine.backend import Backend
 
 NOTE = "Demo mode: only the built-in examples can be run. Install PINE Explorer to use your own documents."
 
@@ -44,7 +44,7 @@ def check_form(form: Form, settings: HostSettings) -> None:
 
 def form_layout(
     form: Form,
-    engine: "pine.Engine | Endpoint",
+    engine: "Backend",
     settings: HostSettings = DEFAULTS,
     *,
     request: "pine.Request | None" = None,

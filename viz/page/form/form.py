@@ -16,7 +16,7 @@ from viz.page.common.failures import check_limit
 from viz.page.form.documents import Entries, Entry, capital, read_entries
 
 if TYPE_CHECKING:  # imports torch
-    from pine_engine.endpoint.client import Endpoint
+    from pine_engine.backend import Backend
 
 MIN_NEW_TOKENS = 8
 MAX_NEW_TOKENS = 256
@@ -141,10 +141,10 @@ def shown_instruction(task: Task, typed: str) -> str:
     return task.instruction if typed in _INSTRUCTIONS or not typed.strip() else typed
 
 
-def count_tokens(form: Form, engine: "pine.Engine | Endpoint") -> TokenCount:
+def count_tokens(form: Form, engine: "Backend") -> TokenCount:
     """Count the tokens of the prompt, also if it is incomplete or too long for the model.
 
-    Those of an endpoint are estimated.
+    They are estimated if `ids_per_token` of the engine is more than 1.
 
     Raises InputError for texts that are too long to tokenize.
     """
@@ -163,17 +163,19 @@ def count_tokens(form: Form, engine: "pine.Engine | Endpoint") -> TokenCount:
     return TokenCount(in_tokens, math.ceil(total / size), engine.max_context_length)
 
 
-def form_request(form: Form, engine: "pine.Engine | Endpoint | None" = None) -> "pine.Request":
+def form_request(form: Form, engine: "Backend | None" = None) -> "pine.Request":
     """Return the request of the form, with documents in the order of their letters.
 
-    For an endpoint without arguments of the chat template, which its server renders.
+    Without those arguments of the chat template that the engine renders elsewhere.
     """
-    is_rendered = engine is None or engine.meets != "texts"
+    kwargs = form.parsed_kwargs
+    if engine:
+        _, kwargs = engine.bind_template_kwargs(kwargs)
     lettered = sorted(form.entries, key=lambda entry: entry.letter)
     return pine.Request(
         question=form.question,
         documents=[pine.Document(entry.text, title=form.title(entry)) for entry in lettered],
         instruction=form.used_instruction,
         task=form.task,
-        chat_template_kwargs=form.parsed_kwargs if is_rendered else {},
+        chat_template_kwargs=kwargs,
     )

@@ -12,7 +12,7 @@ from pine_engine.errors import Cancelled, PineError, is_out_of_memory, one_line
 from pine_engine.models.load import context_words
 
 if TYPE_CHECKING:  # imports torch
-    from pine_engine.endpoint.client import Endpoint
+    from pine_engine.backend import Backend
 
 log = logging.getLogger(__name__)
 
@@ -30,15 +30,13 @@ class Status:
 class EngineSource:
     """Loader of one engine or endpoint; `for_all` is True for the model of the host."""
 
-    def __init__(
-        self, load: "Callable[[], pine.Engine | Endpoint]", name: str, *, for_all: bool = True
-    ) -> None:
+    def __init__(self, load: "Callable[[], Backend]", name: str, *, for_all: bool = True) -> None:
         self.for_all = for_all
         self._load = load
         self._name = name
         self._settled = threading.Event()
         self._starting = threading.Lock()
-        self._engine: pine.Engine | Endpoint | None = None
+        self._engine: Backend | None = None
         self._described = self._failure = self._step = ""
         self.is_cancelled = False  # True ends loading at its next report
         self._started = time.monotonic()
@@ -63,7 +61,7 @@ class EngineSource:
         assert engine is not None
         return cast("pine.Engine", engine)  # an endpoint has nothing to load here
 
-    def wait(self, seconds: float | None) -> "pine.Engine | Endpoint | None":
+    def wait(self, seconds: float | None) -> "Backend | None":
         """Return the engine, or None if it is still loading after `seconds`; None waits until it is loaded.
 
         Raises PineError if loading failed.

@@ -25,7 +25,7 @@ from viz.page.jobs.kept_runs import KeptRuns
 from viz.page.jobs.loader import EngineSource, Status
 
 if TYPE_CHECKING:  # imports torch
-    from pine_engine.endpoint.client import Endpoint
+    from pine_engine.backend import Backend
 
 SMALL_MODEL_S = 20.0  # maximum wait, in seconds, for the model of a task, which has some megabytes
 
@@ -126,7 +126,7 @@ class Sources:
                     self._discard(choice, other)
                 self._changed.notify_all()
 
-    def now(self, task: str, chosen: Choice | None = None) -> "pine.Engine | Endpoint | None":
+    def now(self, task: str, chosen: Choice | None = None) -> "Backend | None":
         """Return the engine of a task, None if it is not loaded; a small one is waited for.
 
         Raises PineError if loading failed.

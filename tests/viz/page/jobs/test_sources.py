@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pine_engine.endpoint.client import Endpoint
+from pine_engine.backend import Backend
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError, ModelError, PineError
 from pine_engine.models.embedded import Progress
@@ -61,7 +61,7 @@ def engine(choice: Choice) -> Any:
     return SimpleNamespace(model_name=choice.name, invariance_warning=None, meets="placement", **facts)
 
 
-def name_of(engine: Engine | Endpoint | None) -> str | None:
+def name_of(engine: Backend | None) -> str | None:
     return None if engine is None else engine.model_name
 
 
