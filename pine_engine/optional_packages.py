@@ -14,6 +14,7 @@ VERSIONS = {
     "pandas": "3.1.1",
     "peft": "0.21.2",
     "pooch": "1.9.0",
+    "prometheus-client": "0.26.0",
     "pyarrow": "26.0.1",
     "pypdf": "7.1.0",
     "rdkit": "2026.9.1",

@@ -63,8 +63,9 @@ def serve(
     names: Sequence[str | None] = method_names(method) or [None]
     if len(names) != 1:
         raise InputError(f"invalid method: got {method!r}, expected one method", field="method")
-    import_extra("uvicorn", "uvicorn", "starlette")
-    import_extra("starlette", "starlette", "uvicorn")
+    import_extra("uvicorn", "uvicorn", "starlette", "prometheus-client")
+    import_extra("starlette", "starlette", "uvicorn", "prometheus-client")
+    import_extra("prometheus_client", "prometheus-client", "starlette", "uvicorn")
     keys = tuple(split_names(api_keys) or ())
     if api_keys is not None and not keys:
         raise InputError("api_keys is empty: give one or more keys, or no option", field="api_keys")

@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -57,7 +57,7 @@ from pine_engine.server.schema import (
 )
 from pine_engine.web.addresses import is_among, is_host_name, is_origin, sender_of, split_netloc
 from pine_engine.web.connections import limit_connections
-from pine_engine.web.health import health_record, metrics_text
+from pine_engine.web.health import Metrics, health_record
 from pine_engine.web.middleware import Handler, http_middleware, limit_body
 
 log = logging.getLogger(__name__)
@@ -323,7 +323,7 @@ class Server:
 
     async def _metrics(self, _: Request) -> Response:
         counters = {"requests": ("outcome", self.runs.outcomes), "tokens": ("kind", self.tokens)}
-        return PlainTextResponse(metrics_text(self._gauges(), counters))
+        return Metrics(self._gauges(), counters).response()
 
     def _gauges(self) -> dict[str, float]:
         uptime_s = round(time.monotonic() - self._began, 1)

@@ -1,10 +1,26 @@
 """Answers of /health and /metrics."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from starlette.responses import Response
 
 import pine_engine as pine
 from pine_engine.scheduling.runs import Runs
+
+HELP = {
+    "ready": "1 if the model is loaded, else 0.",
+    "running": "Runs that are computed or follow one that is.",
+    "waiting": "Runs in the queue.",
+    "sessions": "Sessions in memory.",
+    "uptime_seconds": "Seconds since the start of the process.",
+    "requests": "Requests that ended, by outcome.",
+    "runs": "Runs that ended, by outcome.",
+    "tokens": "Tokens of prompts and answers.",
+}
+"""Descriptions of the metrics, by name without prefix."""
 
 
 def health_record(status: str, model: str | None, runs: Runs, uptime_s: float) -> dict[str, Any]:
@@ -28,15 +44,27 @@ def health_record(status: str, model: str | None, runs: Runs, uptime_s: float) -
     }
 
 
-def metrics_text(gauges: Mapping[str, float], counters: Mapping[str, tuple[str, Mapping[str, int]]]) -> str:
-    """Return metrics in the text format of Prometheus.
+class Metrics(NamedTuple):
+    """Values of this process at one time, as a collector of prometheus-client.
 
-    Args:
+    Attributes:
         gauges: Values by name.
         counters: Label, and counts by value of the label, by name.
     """
-    lines = [f"# TYPE pine_{name} gauge\npine_{name} {value}" for name, value in gauges.items()]
-    for name, (label, counts) in counters.items():
-        lines.append(f"# TYPE pine_{name}_total counter")
-        lines += [f'pine_{name}_total{{{label}="{key}"}} {count}' for key, count in counts.items()]
-    return "\n".join(lines) + "\n"
+
+    gauges: Mapping[str, float]
+    counters: Mapping[str, tuple[str, Mapping[str, int]]]
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics under their public names."""
+        for name, value in self.gauges.items():
+            yield GaugeMetricFamily(f"pine_{name}", HELP[name], value)
+        for name, (label, counts) in self.counters.items():
+            family = CounterMetricFamily(f"pine_{name}", HELP[name], labels=[label])
+            for key, count in counts.items():
+                family.add_metric([key], count)
+            yield family
+
+    def response(self) -> Response:
+        """Return the metrics in the text format of Prometheus."""
+        return Response(generate_latest(self), media_type=CONTENT_TYPE_LATEST)

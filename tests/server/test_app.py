@@ -43,6 +43,7 @@ from pine_engine.server.schema import (
 from pine_engine.web import connections
 from tests.support.api_server import running_server, wait_until
 from tests.support.families import TinyLlama
+from tests.support.metrics import metric_values
 from tests.support.scripted import scripted_llama, thinking_model
 from tests.support.tokenizers import (
     CHAT_TEMPLATE,
@@ -724,9 +725,9 @@ def test_queued_client_may_leave(running: tuple[str, Server]) -> None:
             httpx.post(f"{url}{CHAT}", json=BODY, timeout=0.3)
         wait_until(lambda: server.runs.num_open == 0 and server.runs.queue.waiting == 0)
     assert httpx.get(f"{url}/health").json()["status"] == "ready"
-    lines = httpx.get(f"{url}/metrics").text.splitlines()
-    assert 'pine_requests_total{outcome="disconnected"} 1' in lines
-    assert "pine_running 0" in lines and "pine_waiting 0" in lines
+    values = metric_values(httpx.get(f"{url}/metrics").text)
+    assert values["pine_requests_total", "disconnected"] == 1
+    assert values["pine_running",] == values["pine_waiting",] == 0
 
 
 def test_health_has_the_fields_of_the_page(running: tuple[str, Server]) -> None:

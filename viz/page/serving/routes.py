@@ -6,10 +6,10 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from pine_engine.web.health import health_record, metrics_text
+from pine_engine.web.health import Metrics, health_record
 from viz.page.common.look import PLOTLY, PLOTLY_ADDRESS
 from viz.page.jobs.sources import Sources
 from viz.page.serving.open_graph import CARD, CARD_ADDRESS
@@ -32,7 +32,7 @@ def add_routes(app: Starlette, sources: Sources, num_sessions: Callable[[], int]
             "waiting": runs.queue.waiting,
             "sessions": num_sessions(),
         }
-        return PlainTextResponse(metrics_text(gauges, {"runs": ("outcome", runs.outcomes)}))
+        return Metrics(gauges, {"runs": ("outcome", runs.outcomes)}).response()
 
     routes: dict[str, Callable[[Request], Any]] = {
         "/health": health,

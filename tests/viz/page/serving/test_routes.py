@@ -1,6 +1,5 @@
 """Routes of the server: health, metrics and plotly.js."""
 
-import re
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -18,6 +17,7 @@ import pine_engine
 from pine_engine.errors import ModelError, PineError
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import Runs
+from tests.support.metrics import metric_values
 from tests.support.running import sources_of
 from viz.page.common.look import PLOTLY, PLOTLY_ADDRESS, page_head
 from viz.page.jobs.loader import EngineSource
@@ -57,7 +57,7 @@ def test_health_and_metrics_count_runs() -> None:
             stack.enter_context(runs.recorded(runs.new("compare")))
             stack.enter_context(runs.queue.join())
         ready = client.get("/health")
-        lines = client.get("/metrics").text.splitlines()
+        values = metric_values(client.get("/metrics").text)
     record = ready.json()
     assert ready.status_code == 200 and record.pop("uptime_s") >= 0
     assert record == {
@@ -69,10 +69,9 @@ def test_health_and_metrics_count_runs() -> None:
         "failures": 1,
         "waiting": 2,
     }
-    expected = {"pine_ready 1", "pine_running 1", "pine_waiting 2", "pine_sessions 7"}
-    assert {*expected, 'pine_runs_total{outcome="failed"} 1'} <= set(lines)
-    metric = re.compile(r"# TYPE \w+ (gauge|counter)|\w+({\w+=\"[\w ]+\"})? [\d.]+")
-    assert all(metric.fullmatch(line) for line in lines)
+    assert values["pine_ready",] == values["pine_running",] == 1
+    assert (values["pine_waiting",], values["pine_sessions",]) == (2, 7)
+    assert values["pine_runs_total", "failed"] == 1
     assert client.get("/other").text == "gradio"
 
 
