@@ -1,4 +1,4 @@
-/* Events of the tab Internals, whose data gradio would lose or mix up; viz/page/internals.py handles them. */
+/* Events of the tab Internals, whose data gradio would lose or mix up; viz/page/internals/view.py handles them. */
 import { onSelect } from "../viz/drawing/pictures.js";
 
 let selections = []; // the last ones, numbered; they persist when the bridge is recreated with its tab

@@ -26,7 +26,7 @@ from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.options import DEFAULT_METHODS
 from viz.page.form.orders import DEFAULT_ORDERS
-from viz.page.internals_jobs import attention_request, prepare_attention
+from viz.page.internals.attention_job import attention_request, prepare_attention
 from viz.page.selection import first_selection
 from viz.page.shuffle_job import prepare_shuffle
 from viz.page.why import WHY_FILE, can_explain, why_record

@@ -117,7 +117,7 @@ def picture(page: Page, name: str) -> Locator:
 
 
 def plot(page: Page, place: str) -> Locator:
-    """Return the plot element of a figure of the run. place: see internals_figures.FIGURES."""
+    """Return the plot element of a figure of the run. place: see viz/page/internals/tabs.py."""
     return page.locator(f"#figure-{place} .pine-plot")
 
 

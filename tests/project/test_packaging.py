@@ -215,7 +215,7 @@ def test_public_names_are_those_of_their_modules() -> None:
 
 WITHOUT_TORCH = (
     *("viz.page.gradio_patches", "pine_engine.methods.plan", "pine_engine.attention.trace"),
-    *("pine_engine.engine.events", "viz.page.tutorial", "viz.page.internals_figures"),
+    *("pine_engine.engine.events", "viz.page.tutorial.steps", "viz.page.internals.tabs"),
 )
 """Records of figures, and page modules that draw them."""
 

@@ -26,17 +26,8 @@ from viz.page.files.reading_files import FileReader
 from viz.page.form.checks import NO_FILES, NOTE
 from viz.page.form.fitting import bind_misfits
 from viz.page.gradio_patches.blocks import GuardedBlocks
-from viz.page.internals import (
-    LAB,
-    TAB_EVENT,
-    TUTORIAL,
-    Internals,
-    View,
-    bind_internals,
-    follow,
-    opened_tab,
-    show_run,
-)
+from viz.page.internals.tab import TAB_EVENT, Internals, bind_internals, follow, show_run
+from viz.page.internals.view import LAB, TUTORIAL, View, opened_tab
 from viz.page.jobs.loader import Status
 from viz.page.jobs.sources import Choice, Sources
 from viz.page.model_choice import OPEN, ModelPicker, bind_picker
@@ -45,7 +36,7 @@ from viz.page.selection import first_selection
 from viz.page.serving.sessions import release_results
 from viz.page.share import ShareBar, bind_share
 from viz.page.shuffle import shuffle_tab
-from viz.page.tutorial import build_tutorial
+from viz.page.tutorial.tab import build_tutorial
 from viz.page.why import build_why, why_json
 
 TITLE = "PINE Explorer"

@@ -28,7 +28,8 @@ from viz.page.answers.run import Run
 from viz.page.common.look import PLOTLY
 from viz.page.form.documents import entries_from
 from viz.page.form.form import form_request
-from viz.page.internals_figures import DRAWING, TABS, TabContent
+from viz.page.internals.content import TabContent
+from viz.page.internals.tabs import DRAWING, TABS
 from viz.page.selection import Selection, as_picks
 from viz.page.session import SESSION_NAME, to_json
 

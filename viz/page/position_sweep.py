@@ -26,7 +26,7 @@ from viz.page.form.documents import DOCUMENTS, capital, read_entries
 from viz.page.form.examples import load_examples
 from viz.page.form.form import read_form
 from viz.page.form.options import DEFAULT_METHODS
-from viz.page.internals_figures import how_to_read
+from viz.page.internals.content import how_to_read
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job
 from viz.page.jobs.sources import Choice, Sources
 from viz.page.position_sweep_job import SweepView, compared_methods, planned_sweep, prepare_sweep

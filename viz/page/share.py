@@ -21,8 +21,9 @@ from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.form.checks import check_shipped
 from viz.page.form.examples import NO_EXAMPLE
 from viz.page.form.form import read_form
-from viz.page.internals import FIRST_TAB, Internals, View
-from viz.page.internals_figures import TABS
+from viz.page.internals.tab import Internals
+from viz.page.internals.tabs import TABS
+from viz.page.internals.view import FIRST_TAB, View
 from viz.page.jobs.job_bar import Updates
 from viz.page.jobs.kept_runs import KeptRuns
 from viz.page.links import MAX_QR_BYTES, link_code, qr_rows

@@ -22,7 +22,7 @@ from viz.page.answers.recordings import RECORDED
 from viz.page.answers.run import Run, Shown
 from viz.page.form.examples import example_of, load_examples
 from viz.page.traced_run import plan_of
-from viz.page.tutorial import source_of
+from viz.page.tutorial.steps import source_of
 
 WHY_FILE = RECORDED / "why.json"
 METHODS = ("vanilla", "pine")

@@ -20,7 +20,7 @@ from tests.support.runs import THREE, finish, form_of
 from tests.support.viz_reading import read_html
 from viz.page.answers.run import Run
 from viz.page.bundle import bundle
-from viz.page.internals_figures import DRAWING, TABS
+from viz.page.internals.tabs import DRAWING, TABS
 from viz.page.selection import first_selection
 from viz.page.session import from_file
 from viz.page.shuffle_job import prepare_shuffle

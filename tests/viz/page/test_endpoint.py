@@ -41,7 +41,7 @@ from viz.page.jobs import zerogpu
 from viz.page.jobs.loader import EngineSource
 from viz.page.position_sweep_job import prepare_sweep
 from viz.page.shuffle_job import prepare_shuffle
-from viz.page.tutorial import tutorial_document
+from viz.page.tutorial.document import tutorial_document
 from viz.page.why import why_json
 
 FITTING = ("vanilla", "reorder_content")

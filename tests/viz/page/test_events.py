@@ -11,7 +11,7 @@ from viz.page.answers.recordings import recorded_of
 from viz.page.answers.tutorial_recording import tutorial_recording
 from viz.page.form.examples import load_examples
 from viz.page.form.options import DEFAULT_METHODS
-from viz.page.internals import View
+from viz.page.internals.view import View
 
 CASTLE, HARBOR = (recorded_of(example.form(DEFAULT_METHODS)) for example in load_examples()[:2])
 

@@ -14,7 +14,8 @@ from tests.support.runs import THREE, finish, swapped, with_orders
 from viz.drawing.pictures import pick
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.page.answers.run import Run
-from viz.page.internals import _shown, after_control, after_pick, new_picks
+from viz.page.internals.tab import _shown
+from viz.page.internals.view import after_control, after_pick, new_picks
 from viz.page.queries import (
     Query,
     has_query,

@@ -21,7 +21,7 @@ from viz.page.common.failures import MAX_DOCUMENTS
 from viz.page.form.documents import Entry
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.form.options import OFFERED
-from viz.page.internals import View
+from viz.page.internals.view import View
 from viz.page.session import LARGEST_BYTES, from_code, from_file, to_code, to_json
 from viz.page.share import opened_sentence
 

@@ -21,14 +21,16 @@ from viz.page.api.results import traced
 from viz.page.bundle import bundle
 from viz.page.form.fitting import show_misfits
 from viz.page.form.options import DEFAULT_METHODS
-from viz.page.internals_figures import DRAWING, NO_ATTENTION, draw_attention
-from viz.page.internals_jobs import attention_request, prepare_attention
+from viz.page.internals.attention import draw_attention
+from viz.page.internals.attention_job import attention_request, prepare_attention
+from viz.page.internals.content import NO_ATTENTION
+from viz.page.internals.tabs import DRAWING
 from viz.page.jobs.loader import EngineSource
 from viz.page.jobs.sources import Choice, Sources
 from viz.page.position_sweep_job import prepare_sweep
 from viz.page.selection import first_selection
 from viz.page.shuffle_job import prepare_shuffle
-from viz.page.tutorial import tutorial_steps
+from viz.page.tutorial.steps import tutorial_steps
 from viz.page.why import can_explain, why_json
 
 FITTING = ["vanilla", "reorder_content"]

@@ -29,7 +29,7 @@ from viz.page.api.result import ApiResult
 from viz.page.api.results import compared, left_out, shuffled, traced
 from viz.page.common.failures import explain
 from viz.page.common.widgets import MODEL_EVENT
-from viz.page.internals_jobs import prepare_answers_left_out
+from viz.page.internals.left_out_job import prepare_answers_left_out
 from viz.page.jobs.sources import Sources
 from viz.page.shuffle_job import prepare_shuffle
 

@@ -13,7 +13,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 from viz.page.answers.run import Shown
 from viz.page.api.result import ApiResult, known
-from viz.page.internals_jobs import LeftOutView
+from viz.page.internals.left_out_job import LeftOutView
 
 if TYPE_CHECKING:
     MethodName = str

@@ -29,7 +29,7 @@ from viz.page.form.documents import entries_from
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.form.options import DEFAULT_METHODS
-from viz.page.internals_figures import draw_attention
+from viz.page.internals.attention import draw_attention
 from viz.page.selection import first_selection
 
 EXAMPLES = load_examples()

@@ -28,7 +28,7 @@ from pine_engine.rows.untrusted_json import MAX_KEYS, ListInput, TupleInput
 from viz.page.api import results
 from viz.page.api.calls import all_calls
 from viz.page.form.documents import MAX_JSON_CHARACTERS, read_entries
-from viz.page.internals import new_picks
+from viz.page.internals.view import new_picks
 from viz.page.session import MAX_LINK_CHARACTERS, from_code, from_draft
 
 NUM_WRONG = 100_000

@@ -33,7 +33,7 @@ from viz.page.form.documents import Entry, entries_from, entries_json
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.orders import number_of_orders, tries_all
-from viz.page.internals import View
+from viz.page.internals.view import View
 from viz.page.jobs.loader import EngineSource
 from viz.page.position_sweep_job import prepare_sweep
 from viz.page.session import to_code

@@ -25,20 +25,11 @@ from viz.page.answers.tutorial_recording import tutorial_recording
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
 from viz.page.selection import first_selection
-from viz.page.tutorial import (
-    EXAMPLE,
-    document_texts,
-    example_trace,
-    importance_figure,
-    map_figure,
-    mask_figure,
-    num_different_cells,
-    position_figure,
-    running_example_html,
-    tutorial_html,
-    tutorial_steps,
-    write_file,
-)
+from viz.page.tutorial.figures import importance_figure, map_figure, mask_figure, position_figure
+from viz.page.tutorial.proof import num_different_cells
+from viz.page.tutorial.running_example import EXAMPLE, example_trace, running_example_html
+from viz.page.tutorial.steps import document_texts, tutorial_steps
+from viz.page.tutorial.tab import tutorial_html, write_file
 
 TEXTS = [("Varo", "red"), (HOSTILE[0], HOSTILE[4]), ("", "a white one")]
 RECORDING = tutorial_recording()

@@ -14,9 +14,9 @@ from tests.support.runs import THREE, finish, swapped
 from viz.figures.leave_one_out import leave_one_out_sentence
 from viz.page.answers.run import Run
 from viz.page.bundle import bundle
-from viz.page.internals import keep_left_out
-from viz.page.internals_figures import draw_importance
-from viz.page.internals_jobs import LeftOutView, left_out_request, prepare_left_out
+from viz.page.internals.importance import draw_importance
+from viz.page.internals.left_out_job import LeftOutView, left_out_request, prepare_left_out
+from viz.page.internals.tab import keep_left_out
 from viz.page.selection import first_selection
 
 

@@ -1,33 +1,42 @@
 """Tab "Internals": a selection in the last run, and figures of that selection in five tabs."""
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
-from pydantic import FailFast, Field, TypeAdapter
 
 from pine_engine.endpoint import NO_INTERNALS
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
-from pine_engine.rows.untrusted_json import ListInput
 from pine_engine.scheduling.runs import Job
 from viz.drawing.identity import legend
 from viz.drawing.markup import empty_panel
 from viz.drawing.text import shorten
-from viz.page import internals_jobs as jobs
 from viz.page.answers.run import Run
 from viz.page.common.failures import notice
-from viz.page.common.untrusted_json import read_json
 from viz.page.common.widgets import NEWEST_EVENT, PRIVATE_EVENT, bind, build_figure, figure_value
-from viz.page.internals_figures import DRAWING, FIGURES, TABS, draw_attention, how_to_read
+from viz.page.internals.attention import draw_attention
+from viz.page.internals.attention_job import AttentionView, attention_request, prepare_attention
+from viz.page.internals.content import how_to_read
+from viz.page.internals.left_out_job import LeftOutView, left_out_request, prepare_left_out
+from viz.page.internals.tabs import DRAWING, FIGURES, TABS
+from viz.page.internals.view import (
+    FIRST_TAB,
+    LAB,
+    MAX_SELECTIONS,
+    MEAN,
+    View,
+    after_control,
+    after_pick,
+    new_picks,
+    opened_tab,
+)
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job
 from viz.page.jobs.sources import Sources
-from viz.page.queries import query_at, query_choices
-from viz.page.selection import Selection, first_selection, turned
+from viz.page.queries import query_choices
+from viz.page.selection import Selection
 from viz.page.traced_run import layers_and_heads, run_documents
 
 NO_RUN = (
@@ -46,71 +55,12 @@ JOBS = {
 
 SKELETON = '<p class="page-skeleton" role="status">Drawing…</p>'  # of a tab, until it is drawn
 
-LAB, TUTORIAL = "Lab", "Tutorial"  # labels of tabs of the page
-FIRST_TAB = "masks"  # initial tab, which needs no job
-MEAN = "mean"  # choice of layer or head for the mean
-MAX_SELECTIONS = 20  # maximum number of events handled at once
 
 TAB_EVENT: dict[str, Any] = PRIVATE_EVENT | {"trigger_mode": "multiple", "js": "pine.bridge.countClick"}
 """Options of the event of a tab that is opened, whose last input is the number of clicks.
 
 With another mode, a tab that is opened while one is drawn would be dropped, or taken for that one.
 """
-
-_Pick = Annotated[tuple[int, dict[str, Any]], FailFast()]
-_PICKS = TypeAdapter(Annotated[ListInput[_Pick], Field(max_length=MAX_SELECTIONS)])
-MAX_PICKS_CHARACTERS = 100_000  # maximum characters of the last selections as JSON
-
-
-@dataclass
-class View:
-    """Selection of a session. Events update it at once; a drawing is dropped if a newer event has started."""
-
-    page_tab: str = ""  # label of the open tab of the page; "" for the first one
-    page_click: float = 0  # number of the click that opened it
-    stale: set[str] = field(default_factory=lambda: {TUTORIAL})  # tabs that show nothing or an earlier run
-    why: int = 0  # hash of what Why shows
-    tab: str = FIRST_TAB
-    click: float = 0
-    selection: Selection | None = None  # None before a run
-    heard: int = 0  # number of the last selection handled
-    begun: int = 0  # number of events that have started to draw
-
-
-def new_picks(sent: str, heard: int) -> list[tuple[int, dict[str, Any]]]:
-    """Return the selections after number `heard`, numbered. Raises InputError if they are invalid."""
-    picks = read_json(_PICKS, sent or "[]", "Invalid selection", max_size=MAX_PICKS_CHARACTERS)
-    return [(number, what) for number, what in picks if number > heard]
-
-
-def after_pick(run: Run, selection: Selection, what: Mapping[str, Any]) -> tuple[Selection, str]:
-    """Return the selection after a change from the browser (untrusted), and its announcement or ""."""
-    if what.get("clear"):
-        return first_selection(run), ""
-    token = what.get("token")
-    if isinstance(token, int | float) and math.isfinite(token):
-        query = query_at(run, int(token), selection.method)
-        return (selection if query is None else replace(selection, query=query)), ""
-    step = what.get("turn")
-    if isinstance(step, int) and abs(step) == 1:
-        label, query = turned(run, selection, step)
-        return replace(selection, query=query), label
-    return selection.picked(what, run), ""
-
-
-def after_control(
-    run: Run, selection: Selection, method: str, query: str, layer: str, head: str
-) -> Selection:
-    """Return the selection after a change of a dropdown, whose values gradio has validated."""
-    place = {"layer": layer, "head": head}
-    indices = {name: None if value == MEAN else int(value) for name, value in place.items()}
-    return selection.picked({"method": method, "query": query, **indices}, run)
-
-
-def opened_tab(event: gr.EventData, click: object) -> tuple[str, float]:
-    """Return the label of the tab that an event opens, and the number of the click; "" and 0 if invalid."""
-    label = event._data.get("value", "") if isinstance(event._data, dict) else ""
-    return str(label), click if isinstance(click, int | float) else 0
 
 
 def spoken(label: str) -> str:
@@ -240,7 +190,7 @@ def show_run(tab: Internals, run: Run | None, view: View) -> Updates:
     return show_selection(tab, run, view.selection) | shown | emptied
 
 
-def draw(tab: Internals, run: Run | None, view: View, attention: jobs.AttentionView | None) -> Any:
+def draw(tab: Internals, run: Run | None, view: View, attention: AttentionView | None) -> Any:
     """Return the updates that draw the open tab of figures; none if a newer event has started."""
     if run is None or view.selection is None:
         return gr.skip()
@@ -254,13 +204,13 @@ def draw(tab: Internals, run: Run | None, view: View, attention: jobs.AttentionV
     return updates if view.begun == begun else gr.skip()
 
 
-def draw_if_open(tab: Internals, run: Run | None, view: View, attention: jobs.AttentionView | None) -> Any:
+def draw_if_open(tab: Internals, run: Run | None, view: View, attention: AttentionView | None) -> Any:
     """Return the updates of `draw` while the tab of the page is open."""
     return draw(tab, run, view, attention) if view.page_tab == LAB else gr.skip()
 
 
 def take_picks(
-    tab: Internals, sent: str, run: Run | None, view: View, attention: jobs.AttentionView | None
+    tab: Internals, sent: str, run: Run | None, view: View, attention: AttentionView | None
 ) -> Any:
     """Apply new selections of the browser, and draw."""
     picks = new_picks(sent, view.heard)
@@ -278,7 +228,7 @@ def take_picks(
 
 
 def take_controls(
-    tab: Internals, run: Run | None, view: View, attention: jobs.AttentionView | None, *values: Any
+    tab: Internals, run: Run | None, view: View, attention: AttentionView | None, *values: Any
 ) -> Any:
     """Apply a change of a dropdown, and draw."""
     if run is None or view.selection is None or None in values:
@@ -299,9 +249,9 @@ def begin_attention(tab: Internals, run: Run | None, view: View) -> ButtonJob:
     """Return the job that computes token-level attention. Raises InputError before the first run."""
     if run is None or view.selection is None:
         raise InputError("No run yet. Click Run first.")
-    request = jobs.attention_request(run, view.selection)
+    request = attention_request(run, view.selection)
     return ButtonJob(
-        job=Job("attention", request.methods, jobs.prepare_attention, {"request": request}),
+        job=Job("attention", request.methods, prepare_attention, {"request": request}),
         show=lambda view: {tab.attention: view} if view.weights else {},
         task=run.form.task,
         cleared={},
@@ -313,9 +263,9 @@ def begin_left_out(tab: Internals, run: Run | None, view: View) -> ButtonJob:
     if run is None or view.selection is None:
         raise InputError("No run yet. Click Run first.")
     method = view.selection.method
-    arguments = {"result": jobs.left_out_request(run, method), "model": run.model}
+    arguments = {"result": left_out_request(run, method), "model": run.model}
     return ButtonJob(
-        job=Job("leave one out", (method,), jobs.prepare_left_out, arguments),
+        job=Job("leave one out", (method,), prepare_left_out, arguments),
         show=lambda view: {tab.left_out: view} if view.scores else {},
         task=run.form.task,
         cleared={},
@@ -323,12 +273,12 @@ def begin_left_out(tab: Internals, run: Run | None, view: View) -> ButtonJob:
     )
 
 
-def keep_left_out(run: Run | None, view: jobs.LeftOutView | None) -> Any:
+def keep_left_out(run: Run | None, view: LeftOutView | None) -> Any:
     """Return the run with the scores of its answer; unchanged if they are of another run."""
     if run is None or view is None or view.result is None:
         return gr.skip()
     (method,) = view.scores
-    if method not in run.result.answers or view.result != jobs.left_out_request(run, method):
+    if method not in run.result.answers or view.result != left_out_request(run, method):
         return gr.skip()
     return replace(run, left_out={**run.left_out, **view.scores})
 

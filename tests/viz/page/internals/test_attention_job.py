@@ -13,12 +13,12 @@ from pine_engine.errors import InputError
 from tests.support.running import views_of
 from tests.support.runs import THREE, finish, form_of
 from tests.support.viz_reading import read_html
-from viz.page import internals_jobs
 from viz.page.answers import answering
 from viz.page.answers.answering import prepare_answers
 from viz.page.answers.run import Run
-from viz.page.internals_figures import draw_attention
-from viz.page.internals_jobs import AttentionView, attention_request, prepare_attention
+from viz.page.internals import attention_job
+from viz.page.internals.attention import draw_attention
+from viz.page.internals.attention_job import AttentionView, attention_request, prepare_attention
 from viz.page.queries import Query
 from viz.page.selection import Selection, first_selection
 
@@ -125,7 +125,7 @@ def test_request_of_another_model_or_beyond_the_limit_raises(
     request = attention_request(run, selection)
     with pytest.raises(InputError, match="This run used another, but the current model is tiny"):
         next(views_of(prepare_attention, engine, replace(request, model="another")))
-    monkeypatch.setattr(internals_jobs, "MAX_ATTENTION_TOKENS", 10)
+    monkeypatch.setattr(attention_job, "MAX_ATTENTION_TOKENS", 10)
     with pytest.raises(InputError, match="up to 10"):
         next(views_of(prepare_attention, engine, request))
 
@@ -140,7 +140,7 @@ def test_stopped_job_closes_its_events(
         return started[-1]
 
     monkeypatch.setattr(engine, "generate", start)
-    for module in (answering, internals_jobs):
+    for module in (answering, attention_job):
         monkeypatch.setattr(module, "REDRAW_S", 0.0)
     for job in (
         views_of(prepare_answers, engine, form_of()),

@@ -20,17 +20,12 @@ from viz.figures.answer_tokens import AnswerTokens, comparison_step
 from viz.figures.head_decisiveness import decisiveness, most_decisive
 from viz.page.answers.run import Run
 from viz.page.form.documents import entries_from
-from viz.page.internals import summary_html
-from viz.page.internals_figures import (
-    DRAWING,
-    FIGURES,
-    chosen_other,
-    draw_change,
-    draw_importance,
-    draw_masks,
-    draw_positions,
-    other_answers,
-)
+from viz.page.internals.comparison import chosen_other, draw_change, other_answers
+from viz.page.internals.importance import draw_importance
+from viz.page.internals.masks import draw_masks
+from viz.page.internals.positions import draw_positions
+from viz.page.internals.tab import summary_html
+from viz.page.internals.tabs import DRAWING, FIGURES
 from viz.page.queries import Query, query_of_step
 from viz.page.selection import Selection, first_selection
 

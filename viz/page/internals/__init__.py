@@ -1,0 +1,1 @@
+"""Tab "Internals": figures of a finished run for one selection."""
