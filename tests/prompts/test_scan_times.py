@@ -14,7 +14,6 @@ from pine_engine.prompts.answer_words import contains_words
 from pine_engine.prompts.layout import tokenize_text
 from pine_engine.prompts.marked import MARK, split_documents
 from tests.support.tokenizers import byte_tokenizer
-from viz.export.standalone import _text
 from viz.page.form.pasted import split_pasted
 from viz.page.serving.escaped_output import escaped
 
@@ -32,7 +31,6 @@ FUNCTIONS: dict[str, Callable[[str], Any]] = {
     "contains_words": lambda text: contains_words(text, ["a b", "the a", "?", "nn"], besides=["x x", "1"]),
     "split_pasted": split_pasted,
     "escaped": escaped,
-    "numbers": _text,
     "tasks": lambda text: [
         (task.parse(text), task.normalize(text), task.score(text, ["12"])) for task in TASKS.values()
     ],

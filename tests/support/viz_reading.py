@@ -1,8 +1,12 @@
 """Parser of the HTML of viz: elements, attributes and table cells."""
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+
+from viz.drawing.pictures import Numbers
 
 
 @dataclass
@@ -73,3 +77,16 @@ def assert_harmless(html: str) -> None:
     for element in read_html(html).walk():
         assert element.tag not in ("img", "script", "iframe", "a", "foreignobject", "form"), element
         assert not [name for name in element.attributes if name.startswith("on")], element
+
+
+_NUMBERS = re.compile(r'<div class="pine-numbers"[^>]*>(.*?)</div>', re.DOTALL)
+
+
+def picture_numbers(html: str) -> list[Numbers]:
+    """Return the numbers of every picture in some HTML."""
+    return [
+        Numbers(
+            tuple(content["columns"]), tuple(map(tuple, content["rows"])), content["name"], content["caption"]
+        )
+        for content in map(json.loads, _NUMBERS.findall(html))
+    ]

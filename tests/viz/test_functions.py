@@ -32,7 +32,7 @@ from viz.drawing.markup import empty_panel
 from viz.drawing.pictures import Numbers, picture, switch
 from viz.lab.report import measured_html, report_page
 from viz.page.answers.stale import stale_html
-from viz.page.bundle import certificate_page
+from viz.page.certificate_page import certificate_page
 from viz.page.common.failures import notice
 
 SCRIPT = Path(__file__).parents[2] / "assets" / "plotly" / "plotly-cartesian.min.js"

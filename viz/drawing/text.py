@@ -3,9 +3,6 @@
 import math
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 _VISIBLE = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"})
 
 
@@ -36,11 +33,6 @@ def format_percent(share: float) -> str:
     """Format a probability or share with two digits; "100%" only for exactly one."""
     text = format_short(100 * share)
     return f"{'>99' if text == '100' and share < 1 else text}%"
-
-
-def plain_values(values: NDArray[np.float32]) -> tuple[float | None, ...]:
-    """Return float32 values (N,) with the shortest digits that identify them; None for NaN."""
-    return tuple(None if np.isnan(value) else float(str(value)) for value in values)
 
 
 def visible_text(text: str) -> str:

@@ -10,12 +10,11 @@ from hypothesis import given, strategies as st
 
 from pine_engine import METHODS, OrderComparison, PrefillProgress
 from tests.support.figure_records import answer_with, cell, order_row
-from tests.support.viz_reading import read_html
+from tests.support.viz_reading import picture_numbers, read_html
 from tests.viz.figures.test_answers import EMPTY, LEFT, RIGHT, SAME
 from viz.cards import shuffle
 from viz.cards.answers import AnswerCard, AnswerState, Reading, answer_grid
 from viz.cards.compare import MAX_TOKENS, answers_picture, word_diff
-from viz.export.standalone import picture_numbers
 from viz.figures.answer_tokens import AnswerTokens
 
 

@@ -11,7 +11,7 @@ import pine_engine as pine
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html, table_cells
 from viz.cards.molecules import MAX_SMILES, molecule_svg
 from viz.drawing.identity import relative_luminance
-from viz.page.bundle import _verdict, certificate_page
+from viz.page.certificate_page import _verdict, certificate_page
 
 BOTH = [(0, 1), (1, 0)]
 RECORDED = Path(__file__).parents[2] / "golden" / "outputs" / "version_1" / "certificate.json"

@@ -4,10 +4,7 @@ import json
 import math
 from dataclasses import replace
 
-import numpy as np
-from hypothesis import given, strategies as st
-
-from tests.support.viz_reading import read_html
+from tests.support.viz_reading import picture_numbers, read_html
 from viz.drawing import text as texts
 from viz.drawing.identity import (
     DECODED,
@@ -19,7 +16,6 @@ from viz.drawing.identity import (
     segment_badge,
 )
 from viz.drawing.pictures import Numbers, pick, picture, switch
-from viz.export.standalone import picture_numbers
 
 
 def test_twenty_documents_look_different() -> None:
@@ -53,13 +49,6 @@ def test_numbers_are_never_rounded_to_zero_or_one() -> None:
     assert differences == ["0.0", "3.2e-06", "5.23", "NaN"]
     percents = [texts.format_percent(p) for p in (1, 0.99999, 0.995, 0.621, 0.0995, 0.00012, 0)]
     assert percents == ["100%", ">99%", ">99%", "62%", "10%", "0.012%", "0%"]
-
-
-@given(st.lists(st.floats(width=32, allow_infinity=False), max_size=5))
-def test_plain_values_are_the_same_float32(values: list[float]) -> None:
-    array = np.array(values, np.float32)
-    plain = [math.nan if value is None else value for value in texts.plain_values(array)]
-    np.testing.assert_array_equal(np.array(plain, np.float32), array)
 
 
 def test_texts_are_visible_and_shortened() -> None:

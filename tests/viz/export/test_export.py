@@ -1,8 +1,6 @@
-"""Figures away from the page: packed for the browser, as numbers, and in a document."""
+"""Figures away from the page: packed for the browser, and in a document."""
 
 import base64
-import csv
-import io
 import json
 
 import numpy as np
@@ -10,17 +8,12 @@ import plotly.graph_objects as go
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 
-import viz
-from pine_engine import ShuffleResult
-from tests.support.viz_reading import HOSTILE, read_html
+from tests.support.viz_reading import HOSTILE, picture_numbers, read_html
 from viz.drawing.pictures import Numbers, picture, switch
 from viz.export.standalone import (
     LEVELS,
     MIN_PACKED_CELLS,
-    as_csv,
-    figure_numbers,
     packed_json,
-    picture_numbers,
     pictures_page,
     strip_interaction,
 )
@@ -55,33 +48,6 @@ def test_packing_keeps_small_matrices_and_the_figure() -> None:
     assert figure.data[1].z.dtype == np.float32 and figure.data[1].meta is None
     assert "<" not in packed and bars["x"] == ["</script><b>"]
     assert json.loads(packed)["config"]["showSendToCloud"] is False
-
-
-def test_matrix_numbers_are_its_rows(tiny_shuffle: ShuffleResult) -> None:
-    trace = tiny_shuffle.first.traces["pine"]
-    figure = viz.plot_importance(trace, layer=1, head=2, order=[2, 0, 1])
-    numbers = figure_numbers(figure)
-    assert (numbers.name, numbers.caption) == ("importance", figure.layout.meta["caption"])
-    assert numbers.columns == ("", "row", "C", "A", "B")
-    assert [row[1] for row in numbers.rows] == ["C", "A", "B"] and numbers.rows[0][2] is None
-    np.testing.assert_array_equal(np.array([row[2:] for row in numbers.rows], np.float32), figure.data[0].z)
-    rows = figure_numbers(viz.plot_answer_importance(trace, ["<b>", "&amp;"])).rows
-    assert [row[1] for row in rows] == ["1 <b>", "2 &amp;"]
-
-
-def test_bar_numbers_have_length_and_start(tiny_shuffle: ShuffleResult) -> None:
-    trace = tiny_shuffle.first.traces["vanilla"]
-    numbers = figure_numbers(viz.plot_positions(trace, document=1))
-    assert numbers.columns == ("", "length", "y", "start")
-    name, length, row, start = numbers.rows[0]
-    assert (name, length, row) == ("document A", int(trace.layout.lengths[0]), "all layers and heads")
-    assert start == trace.document_starts[0, 0, 1, 0]
-    assert numbers.rows[2][1] is None and numbers.rows[2][3] is None  # masked
-
-
-def test_csv_holds_texts_and_no_formula() -> None:
-    rows = list(csv.reader(io.StringIO(as_csv(NUMBERS), newline="")))
-    assert rows[1:] == [[HOSTILE[0], "0.1"], ["'=1+1", ""], ['a "b", c', "-3"], ["two\nlines", "7"]]
 
 
 def test_document_has_no_selection_and_no_requests() -> None:

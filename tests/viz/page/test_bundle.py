@@ -1,9 +1,7 @@
 """Everything of a run as one ZIP: it says what was computed, and its command computes it again."""
 
-import csv
 import datetime
 import io
-import json
 import shlex
 import zipfile
 from pathlib import Path
@@ -12,12 +10,12 @@ from typing import Any
 import pytest
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import trace_report
 from pine_engine.invariance.certificate import read_certificate
 from pine_engine.prompts.request import Request, read_requests
 from tests.support.running import views_of
 from tests.support.runs import THREE, finish, form_of
 from tests.support.viz_reading import read_html
+from viz.page.answers.record import RunRecord
 from viz.page.answers.run import Run
 from viz.page.bundle import bundle
 from viz.page.internals.tabs import DRAWING, TABS
@@ -55,25 +53,20 @@ def test_zip_opens_as_the_session_of_its_run(run: Run, tmp_path: Path) -> None:
     file.write_bytes(bundle(run, first_selection(run), accepted="Varo\nOrm"))
     session = from_file(file)
     assert (session.form, session.accepted) == (run.form, "Varo\nOrm")
+    assert session.source == "shared" and session.results, "answers of a file are those of someone else"
     assert session.ran and session.selection["query"] == str(first_selection(run).query)
 
 
-def test_answers_and_report_are_those_of_the_engine(files: dict[str, bytes], run: Run) -> None:
-    record = json.loads(files["answers.json"])
-    assert (record["model"], record["dtype"]) == ("tiny", "float32")
-    rows = list(csv.DictReader(io.StringIO(files["answers.csv"].decode(), newline="")))
-    for entry in record["answers"]:
-        answer = run.result.answers[entry["method"]]
-        assert entry["text"] == answer.text
-        assert tuple(token["id"] for token in entry["tokens"]) == answer.token_ids
-        assert tuple(token["logprob"] for token in entry["tokens"]) == answer.logprobs
-        own = [row for row in rows if row["method"] == entry["method"]]
-        assert [int(row["token id"]) for row in own] == list(answer.token_ids)
-        assert [float(row["log-probability (nats)"]) for row in own] == list(answer.logprobs)
-    assert [entry["method"] for entry in record["answers"]] == list(run.result.answers)
-    assert json.loads(files["report.json"]) == json.loads(
-        json.dumps({"model": run.model, "dtype": run.dtype, **trace_report(run.result)})
-    )
+def test_record_has_the_answers_of_the_engine(files: dict[str, bytes], run: Run) -> None:
+    record = RunRecord.model_validate_json(files["session.json"])
+    assert (record.model, record.dtype, record.source) == ("tiny", "float32", "own")
+    assert record.results and record.results.orders == (run.order,)
+    assert [one.method for one in record.results.answers] == list(run.result.answers)
+    for one in record.results.answers:
+        answer = run.result.answers[one.method]
+        assert one.texts == (answer.text,) and one.num_tokens == len(one.tokens) == answer.num_tokens
+        assert (one.token_ids, one.logprobs) == (answer.token_ids, answer.logprobs)
+        assert one.times == answer.times and one.cut_off == (answer.finish_reason == "length",)
 
 
 def test_command_reproduces_the_answers(
@@ -96,7 +89,7 @@ def test_command_reproduces_the_answers(
     }
 
 
-def test_charts_have_their_numbers_as_files(files: dict[str, bytes]) -> None:
+def test_pictures_have_the_figures_of_all_tabs(files: dict[str, bytes]) -> None:
     page = files["pictures.html"].decode()
     assert 'data-pick="' not in page
     headings = [heading.text for heading in read_html(page).all("h2")]
@@ -104,21 +97,14 @@ def test_charts_have_their_numbers_as_files(files: dict[str, bytes]) -> None:
         "Question, documents and answers",
         *(label for name, label in TABS if name in DRAWING),
     ]
-    tables = [name for name in files if name.startswith("numbers/") and name.endswith(".json")]
-    assert len(tables) >= 8
-    for name in tables:
-        numbers = json.loads(files[name])
-        rows = list(csv.reader(io.StringIO(files[name.replace(".json", ".csv")].decode(), newline="")))
-        assert rows[0] == numbers["columns"] and len(rows) == len(numbers["rows"]) + 1
 
 
 def test_readme_lists_the_files_of_the_zip(files: dict[str, bytes]) -> None:
     readme = files["README.txt"].decode()
     for fact in ("tiny", "float32", "2026-03-01", "Vanilla, PCW, PINE", "3, as C A B"):
         assert fact in readme
-    for name in {name.partition("/")[0] for name in files}:
-        assert name in readme
-    assert "certificate" not in readme and "orders.csv" not in readme and "Omitted" not in readme
+    assert [name for name in files if name not in readme] == ["README.txt"]
+    assert "certificate" not in readme
 
 
 def test_shuffle_has_its_orders_and_its_certificate(engine: Engine, tmp_path: Path) -> None:
@@ -132,14 +118,8 @@ def test_shuffle_has_its_orders_and_its_certificate(engine: Engine, tmp_path: Pa
     opened = from_file(file)
     assert (opened.form, opened.ran, opened.named_model) == (form, True, "tiny (float32)")
     assert b"<!doctype html>" in files["certificate.html"]
-    rows = list(csv.reader(io.StringIO(files["orders.csv"].decode(), newline="")))
-    texts = [answers.texts["pine"] for answers in last.run.orders.values()]
-    assert rows[1:] == [["A B", "pine", texts[0]], ["B A", "pine", texts[1]]]
+    record = RunRecord.model_validate_json(files["session.json"])
+    assert record.results and record.results.orders == tuple(last.run.orders) == ((0, 1), (1, 0))
+    texts = tuple(answers.texts["pine"] for answers in last.run.orders.values())
+    assert [(one.method, one.texts) for one in record.results.answers] == [("pine", texts)]
     assert "reproduce certificate.json" in files["README.txt"].decode()
-
-
-def test_oversized_files_are_omitted_with_a_note(files: dict[str, bytes], run: Run) -> None:
-    most = sum(map(len, files.values())) - len(files["README.txt"]) - 1
-    fewer = packed(run, max_bytes=most)
-    assert set(files) - set(fewer) == {"report.json"}
-    assert "Omitted" in fewer["README.txt"].decode()

@@ -138,12 +138,10 @@ def test_internals_are_absent_and_recorded_ones_named(run: Run) -> None:
 def test_download_has_answers_and_the_command(run: Run) -> None:
     run = replace(run, form=replace(run.form, max_new_tokens=8))
     with zipfile.ZipFile(io.BytesIO(bundle(run, None, accepted=""))) as files:
-        assert set(files.namelist()) == {
-            "README.txt", "session.json", "input.json", "answers.json", "orders.csv"
-        }  # fmt: skip
+        assert set(files.namelist()) == {"README.txt", "session.json", "input.json"}
         assert "--endpoint PINE_ENDPOINT --model tiny" in files.read("README.txt").decode()
-        answers = json.loads(files.read("answers.json"))["answers"]
-    assert answers[0]["tokens"] == 3 and answers[0]["seconds"] > 0
+        answers = json.loads(files.read("session.json"))["results"]["answers"]
+    assert answers[0]["num_tokens"] == 3 and answers[0]["times"]["seconds"] > 0
 
 
 def test_methods_that_need_more_are_disabled_and_refused(endpoint: Endpoint) -> None:

@@ -43,10 +43,13 @@ class MethodAnswers(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="st
     """Decisive word in each order, None for an answer without one; empty if unknown."""
     cut_off: TupleInput[bool] = ()
     """True in each order where the answer ends at the limit of tokens; empty for none."""
-    num_tokens: Count = 0  # of the answer in the order of the form; 0 if unknown
-    token_ids: TupleInput[Count] = ()  # of this answer; empty if unknown, as for the next two
+    # Of the answer in the order of the form, as far as they are known.
+    num_tokens: Count = 0
+    token_ids: TupleInput[Count] = ()
     tokens: TupleInput[ShortText] = ()
     logprobs: TupleInput[float] = ()  # in nats
+    thinking: AnswerText = ""
+    times: dict[ShortText, float] = Field(default_factory=dict, max_length=5)  # in seconds
 
 
 def _is_possible(origin: AnswerOrigin, text: str, num_documents: int) -> bool:

@@ -20,10 +20,11 @@ def record_of_run(run: Run, **others: Any) -> RunRecord:
     results = results_in(run.form.methods, dict(islice(run.orders.items(), MAX_ORDERS)))
     answers = []
     for answer in results.answers:
-        tokens: dict[str, Any] = {"num_tokens": run.result.answers[answer.method].num_tokens}
-        if traced := run.answer_records.get(answer.method):
-            tokens |= {"token_ids": traced.token_ids, "tokens": traced.tokens, "logprobs": traced.logprobs}
-        answers.append(answer.model_copy(update=tokens))
+        found, traced = run.result.answers[answer.method], run.answer_records.get(answer.method)
+        known = {"num_tokens": found.num_tokens, "thinking": found.thinking, "times": found.times}
+        if traced:
+            known |= {"token_ids": traced.token_ids, "tokens": traced.tokens, "logprobs": traced.logprobs}
+        answers.append(answer.model_copy(update=known))
     facts = {"model": run.model, "dtype": run.dtype, "revision": run.revision, "source": run.source}
     record = record_of(run.form, ran=True, **facts, **others)
     return record.model_copy(update={"results": results.model_copy(update={"answers": tuple(answers)})})
