@@ -1,6 +1,6 @@
-"""Fair queue in front of the model: as many runs at a time as fit into its memory.
+"""Fair queue for the model: runs start while their memory is free.
 
-Unlike gradio's queue, it reports the place in the queue, can be left with Stop and limits each client.
+Unlike the queue of gradio, it reports the place of a run, removes a stopped run, and limits each client.
 """
 
 import heapq
@@ -199,7 +199,7 @@ class FairQueue:
 
     @property
     def is_awaited(self) -> bool:
-        """True if the run of a client that listens waits for a place."""
+        """True if a run waits for a place, and its client listens."""
         with self._changed:
             return any(ticket.is_listening() for ticket in self._behind)
 
@@ -224,9 +224,10 @@ class FairQueue:
             return ahead
 
     def seconds(self, ahead: int) -> float | None:
-        """Estimate the time until this many runs have ended or started; None before the first run.
+        """Estimate the seconds until this many runs have ended or started; None before a run has ended.
 
-        A run is expected to take as long as the last ones, and one that has taken longer as long again.
+        A run is expected to take the mean of the last ones. One that has taken longer is expected to take its
+        age again.
         """
         with self._changed:
             if not self._durations:
@@ -241,7 +242,7 @@ class FairQueue:
 
     @property
     def _starts(self) -> dict[int, float]:
-        """Return the time of the start of each active computation."""
+        """Return the start of each active computation, in seconds of time.monotonic()."""
         starts: dict[int, float] = {}
         for ticket in self._tickets:
             if ticket.began is not None:
@@ -251,18 +252,18 @@ class FairQueue:
 
     @property
     def _sizes(self) -> dict[int, float]:
-        """Return the memory of each active computation."""
+        """Return the memory of each active computation, in bytes."""
         active = [ticket for ticket in self._tickets if ticket.began is not None]
         return {id(ticket.computation or ticket): ticket.num_bytes for ticket in active}
 
     @property
     def _waiting(self) -> list[Ticket]:
-        """Waiting runs, including the next one."""
+        """Return the waiting runs, including the next one."""
         return [ticket for ticket in self._tickets if ticket.began is None]
 
     @property
     def _behind(self) -> list[Ticket]:
-        """Runs that cannot start now, without the next one if no run is active."""
+        """Return the runs that cannot start now; the next run is not one of them if no run is active."""
         order = self._order()
         return order[max(self._num_next(order), not self._sizes) :]
 
@@ -272,7 +273,7 @@ class FairQueue:
         num_next, num_bytes = 0, 0.0
         for ticket in order[: max(0, self.max_active - len(active))]:
             num_bytes += ticket.num_bytes
-            # As if the active runs have allocated their memory.
+            # Subtract the memory of active runs, which they may not have allocated yet.
             num_free_bytes = USED_SHARE * self._free_memory() - (1 - USED_SHARE) * sum(active)
             is_alone = not active and not num_next
             if not ticket.can_start or not (is_alone or num_bytes <= num_free_bytes):
@@ -281,7 +282,7 @@ class FairQueue:
         return num_next
 
     def _can_follow(self, ticket: Ticket) -> bool:
-        """Attach a waiting run to an active one, if possible; there are as many followers as places."""
+        """Attach a waiting run to an equal active one, up to the maximum; return True for a follower."""
         num_followers = sum(other.is_follower for other in self._tickets)
         can_follow = ticket.began is None and num_followers < self._max_waiting and ticket.is_listening()
         if can_follow and self._follow_equal(ticket):
@@ -299,7 +300,7 @@ class FairQueue:
         return ticket.is_follower
 
     def _check_share(self, client: Client) -> None:
-        """Raise QueueFullError if this client has too many runs."""
+        """Raise QueueFullError if the client has too many runs."""
         most, count = self._max_runs_per_client, sum(one.client.name == client.name for one in self._tickets)
         if client != ANONYMOUS and most is not None and count >= most:
             raise QueueFullError(
@@ -308,7 +309,7 @@ class FairQueue:
             )
 
     def _make_room(self, ticket: Ticket) -> None:
-        """Remove a run if the queue is full. Raises QueueFullError if that is this one."""
+        """Remove a run if the queue is full. Raises QueueFullError if this run is removed."""
         client, behind = ticket.client, self._behind
         scripts = [other for other in behind if not other.client.page]
         is_limited = client != ANONYMOUS and self._max_runs_per_client is not None and not client.page
@@ -334,12 +335,12 @@ class FairQueue:
         self._changed.notify_all()
 
     def _count(self, client: Client) -> int:
-        """Count the places of the address of a client."""
+        """Return the number of places that the address of a client has."""
         runs = [ticket for ticket in self._tickets if ticket.client.address == client.address]
         return sum(not ticket.is_follower for ticket in runs)
 
     def _ahead(self, ticket: Ticket) -> int:
-        """Count the runs ahead of this one."""
+        """Return the number of runs ahead of this one."""
         if ticket.began is not None:
             return 0
         order = self._order()

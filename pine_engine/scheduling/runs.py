@@ -1,6 +1,6 @@
-"""Owner of the runs of a process: each is prepared once, queued, computed or shared, and ends for one reason.
+"""Runs of a process: each is prepared once, queued, computed or shared, and ends for one reason.
 
-The log has no user text: no question, document, title, answer or file name.
+The log contains no user text: no question, document, title, answer or file name.
 """
 
 import ctypes
@@ -39,11 +39,11 @@ EndReason = Literal[
 
 @dataclass(frozen=True)
 class End:
-    """End of a run: its reason, a sentence for the user ("" for none), and the class of an unknown error."""
+    """End of a run."""
 
     reason: EndReason
-    sentence: str = ""
-    error: str = ""
+    sentence: str = ""  # for the user; "" for none
+    error: str = ""  # class of an unexpected error
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Caller:
 
     Attributes:
         client: Client by which the queue takes turns.
-        is_listening: Return True if the client waits for the answer; runs of others pass one that does not.
+        is_listening: Return True if the client waits for the answer. Otherwise later runs start first.
         check: Raise Cancelled after the client has disconnected.
         check_s: Seconds between two checks while the run waits.
     """
@@ -78,14 +78,14 @@ class LoadingModel(Protocol):
 
     @property
     def for_all(self) -> bool:
-        """Return True for the model of the host, for which runs wait in the queue."""
+        """Return True for the model of the host, which is loaded while a run has its place in the queue."""
 
     @property
     def sentence(self) -> str:
         """Return the progress of loading in words."""
 
     def wait(self, seconds: float) -> Any:
-        """Return the engine, None if it is not loaded after `seconds`. Raises PineError if that failed."""
+        """Return the engine, None if it is still loading after `seconds`. Raises PineError if that failed."""
 
 
 @dataclass(frozen=True)
@@ -106,13 +106,13 @@ class Job:
     """Computation of a run. Jobs on one model with equal `prepare` and `arguments` are computed once.
 
     Attributes:
-        what: Operation in the log.
+        operation: Operation in the log.
         methods: Methods in the log.
         prepare: Return the prepared job on an engine. Raises InputError for invalid input.
         arguments: Further arguments of `prepare`.
     """
 
-    what: str
+    operation: str
     methods: Sequence[str]
     prepare: Callable[..., PreparedJob[Any]]
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -122,26 +122,26 @@ class Job:
 class RunState:
     """One run, from its start to its end."""
 
-    what: str
+    operation: str
     methods: tuple[str, ...]
     stop: StopFlag
     max_seconds: float | None  # time limit in seconds; None for no limit
-    is_upload: bool = False  # True for the parsing of an upload, which is logged and ended but not counted
+    is_upload: bool = False  # True for the parsing of an upload, which is not counted as a run
     model: str = ""  # name of the model, once loaded
     done: Work = field(default_factory=Work)  # completed work
     end: End | None = None
-    is_follower: bool = False  # True if an equal request of another client started the computation
-    is_complete: bool = False  # True once all results are there, so that the run cannot be stopped any more
+    is_follower: bool = False  # True if an equal run has started the computation
+    is_complete: bool = False  # True once all results are there; the run cannot be stopped any more
     is_shut_down: bool = False  # True if the process ends
-    began: float = field(default_factory=time.monotonic)  # of the computation, once the model is there
+    began: float = field(default_factory=time.monotonic)  # start of the computation, once the model is loaded
 
     @property
     def seconds(self) -> float:
-        """Return the duration in seconds, without the wait for the model; of a follower, since the start."""
+        """Return the seconds since the start of the computation, which a follower shares."""
         return time.monotonic() - self.began
 
     def must_end(self) -> bool:
-        """Check whether the run has to end now, and set its end."""
+        """Set the end after Stop, at the time limit, and during a shutdown; return True if it is set."""
         if self.is_complete:
             return False
         if self.stop.requested:
@@ -158,7 +158,7 @@ class RunState:
         return json.dumps(
             {
                 "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-                "operation": self.what,
+                "operation": self.operation,
                 "model": self.model,
                 "methods": list(self.methods),
                 "prompt_tokens": self.done.prompt_tokens,
@@ -172,11 +172,11 @@ class RunState:
 
 
 class Runs:
-    """Runs of a process: their queue, equal ones, time limit, counters, speed and log.
+    """Runs of a process, with their queue, time limit, counters, speed and log.
 
     Args:
-        queue: Queue in front of the model. Default: one without waiting runs.
-        max_seconds: Time limit of a run, without the time in the queue; None for no limit.
+        queue: Queue for the model. Default: one without waiting runs.
+        max_seconds: Time limit of a computation in seconds; None for no limit.
         shares_equal_runs: True to compute equal requests once.
         compute: Return the views of a prepared job on an engine. Default: in this process.
     """
@@ -207,7 +207,7 @@ class Runs:
 
     @property
     def num_running(self) -> int:
-        """Return the number of runs that are computed, and of their followers."""
+        """Return the number of active runs that do not wait, including followers."""
         return self.num_open - self.queue.waiting
 
     def speed(self, model: str) -> Speed:
@@ -216,12 +216,17 @@ class Runs:
             return self._speeds[model]
 
     def new(
-        self, what: str, methods: Sequence[str] = (), stop: StopFlag | None = None, *, is_upload: bool = False
+        self,
+        operation: str,
+        methods: Sequence[str] = (),
+        stop: StopFlag | None = None,
+        *,
+        is_upload: bool = False,
     ) -> RunState:
-        """Create a run that has not started; a Stop of an earlier one has no effect on it."""
+        """Create a run that has not started, and reset the stop flag, which earlier runs have used."""
         stop = stop or StopFlag()
         stop.requested = False
-        return RunState(what, tuple(methods), stop, self.max_seconds, is_upload)
+        return RunState(operation, tuple(methods), stop, self.max_seconds, is_upload)
 
     def submit(
         self,
@@ -232,13 +237,13 @@ class Runs:
     ) -> Generator[Any, None, None]:
         """Yield sentences while the run waits for its turn and for the model, then the views of its job.
 
-        While an equal job is computed, its views are yielded; some may be skipped, but not the last one.
+        The run follows an active run with an equal job; it may skip views of that, except the last one.
         Afterwards `run.end` is set. Closing the generator leaves the queue and stops the model.
 
         Args:
             run: Run that has not started.
-            job: What the run computes.
-            lease: Model, which is kept while the block runs.
+            job: Job to compute.
+            lease: Context manager that keeps the model loaded.
             caller: Client that waits for the run.
 
         Raises:
@@ -289,7 +294,7 @@ class Runs:
 
     @contextmanager
     def recorded(self, run: RunState) -> Iterator[None]:
-        """Count the run while the block runs; then set and log its end, and learn its speed."""
+        """Count the run while the block runs; then set its end, write the log line, and store its speed."""
         with self._changed:
             run.is_shut_down = self.is_closing
             self._open.add(run)
@@ -319,14 +324,15 @@ class Runs:
                 trim_memory()
             log.info(run.log_line(end))
 
-    def close(self, patience_s: float) -> bool:
-        """Reject new runs, wait up to `patience_s` for active ones and stop the rest.
+    def close(self, timeout_s: float) -> bool:
+        """Reject new runs, wait up to `timeout_s` for active ones, and stop the others.
 
-        Returns True if all ended in time.
+        Returns:
+            True if all runs ended in time.
         """
         with self._changed:
             self.is_closing = True
-            if self._changed.wait_for(lambda: not self._open, patience_s):
+            if self._changed.wait_for(lambda: not self._open, timeout_s):
                 return True
             for run in self._open:
                 run.is_shut_down = True
@@ -349,7 +355,7 @@ def _measure(source: LoadingModel, prepare: Callable[[], PreparedJob[Any]]) -> f
 
 
 def trim_memory() -> None:
-    """Release memory that glibc keeps after a run, which can be hundreds of megabytes; no-op elsewhere."""
+    """Return freed memory to the system, of which glibc keeps hundreds of megabytes; no-op without glibc."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
         trim(0)

@@ -35,7 +35,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class PendingPrefill:
-    """Prefill that the coroutine which yields it computes when it is resumed."""
+    """Prefill that its coroutine computes when it is resumed."""
 
     num_tokens: int
     is_divisible: bool = True  # True if others may compute between its layers
@@ -45,11 +45,11 @@ class PendingPrefill:
 
 
 class PendingStep(Protocol):
-    """Decode step that is computed before the coroutine which yields it is resumed."""
+    """Decode step that is computed before its coroutine is resumed."""
 
     @property
     def sharing_key(self) -> Hashable:
-        """Key of steps that can be computed together; None if another batch size can change a logit."""
+        """Key of steps that can be computed in one batch; None if the batch size can change a logit."""
 
     @property
     def can_repeat(self) -> bool:
@@ -83,7 +83,7 @@ def compute_alone(coroutine: Coroutine[Result]) -> Result:
 _compute_others: ContextVar[Callable[[float], None] | None] = ContextVar("compute_others", default=None)
 
 LEVEL_TOKENS = 2048
-"""Prefilled tokens of a run after which runs with fewer are preferred; before, the oldest run is."""
+"""Prefilled tokens per level. Runs of the lowest level are prefilled first, and of these the oldest run."""
 
 MIN_SIZE_RATIO = 4
 """A prefill is interrupted by prefills of at most this fraction of its remaining tokens."""
@@ -93,10 +93,10 @@ MIN_SIZE_RATIO = 4
 class ScheduledRun:
     """Coroutine of a run, and the forward pass that it waits for."""
 
-    coroutine: Coroutine[None]  # raises nothing
+    coroutine: Coroutine[None]  # does not raise
     finished: threading.Event
     pending: PendingPrefill | PendingStep | None = None  # None while the run is resumed
-    num_tokens: int = 0  # of all prefills so far
+    num_tokens: int = 0  # prefilled so far
 
     @property
     def step(self) -> PendingStep | None:
@@ -105,7 +105,7 @@ class ScheduledRun:
 
 
 class Scheduler:
-    """Runs that are computed now, in the order of their start, in one job of a worker."""
+    """Active runs in the order of their start, computed in one job of a worker."""
 
     def __init__(self) -> None:
         self.reset()
@@ -127,7 +127,7 @@ class Scheduler:
         return self._arrived.qsize()
 
     def submit(self, coroutine: Coroutine[None]) -> threading.Event:
-        """Compute a coroutine that raises nothing; return its end."""
+        """Compute a coroutine that does not raise; return its end."""
         run = ScheduledRun(coroutine, threading.Event())
         with self._lock:
             self._arrived.put(run)
@@ -276,9 +276,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_shared(work: Callable[[RunControl], Coroutine[Result]]) -> Result:
-    """Return the result of a coroutine in a worker, which shares its decode steps with other runs.
+    """Return the result of a coroutine in a worker; decode steps are shared with other runs.
 
-    In a worker, the result is computed alone. The control stops the run if the caller is interrupted.
+    If the caller is a worker, the coroutine is computed alone. The control stops the run if the caller is
+    interrupted.
     """
     if is_worker():
         return compute_alone(work(RunControl()))
@@ -298,7 +299,7 @@ def run_shared(work: Callable[[RunControl], Coroutine[Result]]) -> Result:
 def stream_shared(
     work: Callable[[RunControl], Coroutine[None]], *, beat: tuple[float, Item] | None = None
 ) -> Generator[Item, None, None]:
-    """Yield the events that a coroutine reports; it shares its decode steps. See receive_from for `beat`."""
+    """Yield the events that a coroutine with shared decode steps reports. See `receive_from` for `beat`."""
 
     def submit(channel: Channel[Item], cancelled: threading.Event) -> threading.Event:
         def coroutine() -> Coroutine[None]:

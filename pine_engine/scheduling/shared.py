@@ -1,4 +1,4 @@
-"""Equal requests are computed once: one generator of views with several subscribers."""
+"""One computation for equal requests: a generator of views with several subscribers."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 View = TypeVar("View")
 
 MAX_VIEWS_PER_S = 40.0
-"""Maximum views per second of all subscribers of a run; each takes the server some milliseconds."""
+"""Maximum views per second, summed over the subscribers of a run. Each takes the server milliseconds."""
 
 _END = object()
 
@@ -16,9 +16,12 @@ _END = object()
 class SharedRun(Generic[View]):
     """Generator of views with subscribers, each in a thread of its own.
 
-    A subscriber that waits for a view, or for the time of its next one, resumes the generator unless another
-    one is doing so. A subscriber may skip views, but gets the last one. The generator is closed when the last
-    subscriber leaves.
+    While a subscriber waits for a view, it resumes the generator, unless another subscriber is doing so. A
+    subscriber may skip views, but gets the last one. The generator is closed when the last subscriber leaves.
+
+    Args:
+        request: Key of equal requests.
+        views: Generator of views. The first subscriber is the one that creates the run.
     """
 
     def __init__(self, request: object, views: Generator[View, None, None]) -> None:
@@ -35,14 +38,14 @@ class SharedRun(Generic[View]):
         self._failure: BaseException | None = None
 
     def subscribe(self, request: object) -> bool:
-        """Add a subscriber; return False if the request differs or all results are there."""
+        """Add a subscriber; return False for another request, and once all results are there."""
         with self._changed:
             is_added = self._is_open and self._request == request
             self._num_subscribers += is_added
             return is_added
 
     def leave(self) -> None:
-        """Remove a subscriber; the last one closes the generator, which stops the model."""
+        """Remove a subscriber. When the last one leaves, the generator is closed, which stops the model."""
         with self._changed:
             self._num_subscribers -= 1
             is_last = not self._num_subscribers
@@ -52,7 +55,7 @@ class SharedRun(Generic[View]):
             self._failure = None  # its frames keep tensors, and form a cycle with it
 
     def views(self) -> Generator[View, None, None]:
-        """Yield views to one subscriber, the newest one first. Raises the exception of the work."""
+        """Yield views to one subscriber, from the newest one on. Raises the exception of the generator."""
         version, due = 0, 0.0
         while self._has_next(version, due):
             with self._changed:
@@ -98,7 +101,7 @@ class SharedRun(Generic[View]):
 
 
 def _copy_exception(error: BaseException) -> BaseException:
-    """Return an exception of equal class and content; `copy` calls the constructor, which can need more."""
+    """Return an exception of equal class and content. `copy` calls the constructor, which may fail."""
     copied = type(error).__new__(type(error), *error.args)
     copied.__dict__.update(error.__dict__)
     return copied

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from operator import add
 
-REMEMBERED = 20  # number of recent runs that the speed estimate uses
+NUM_RECENT_RUNS = 20  # number of runs that the speed is estimated from
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class Work:
     prompt_tokens: int = 0  # prompt tokens in all prefills
     new_tokens: int = 0  # new tokens in all answers
     orders: int = 0
-    read_s: float = 0.0  # prefill seconds; 0 if unknown
-    write_s: float = 0.0  # decode seconds; 0 if unknown
+    prefill_s: float = 0.0  # prefill seconds; 0 if unknown
+    decode_s: float = 0.0  # decode seconds; 0 if unknown
     bytes_at_once: float = field(default=0, compare=False)  # memory that the run takes; 0 if unknown
 
     def __add__(self, other: "Work") -> "Work":
@@ -32,8 +32,8 @@ class Work:
             round(factor * self.prompt_tokens),
             round(factor * self.new_tokens),
             self.orders,
-            factor * self.read_s,
-            factor * self.write_s,
+            factor * self.prefill_s,
+            factor * self.decode_s,
             self.bytes_at_once,
         )
 
@@ -51,13 +51,13 @@ class Speed:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._measured: deque[Work] = deque(maxlen=REMEMBERED)
+        self._measured: deque[Work] = deque(maxlen=NUM_RECENT_RUNS)
 
     def learn(self, work: Work, seconds: float) -> None:
-        """Add completed work and its total seconds."""
-        if spent := work.read_s + work.write_s:
+        """Add completed work, and scale its prefill and decode time to the total seconds."""
+        if spent := work.prefill_s + work.decode_s:
             scale = seconds / spent
-            scaled = replace(work, read_s=scale * work.read_s, write_s=scale * work.write_s)
+            scaled = replace(work, prefill_s=scale * work.prefill_s, decode_s=scale * work.decode_s)
             with self._lock:
                 self._measured.append(scaled)
 
@@ -67,14 +67,18 @@ class Speed:
             total = sum(self._measured, Work())
         if (work.prompt_tokens and not total.prompt_tokens) or (work.new_tokens and not total.new_tokens):
             return None
-        reading = work.prompt_tokens * total.read_s / max(1, total.prompt_tokens)
-        return reading + work.new_tokens * total.write_s / max(1, total.new_tokens)
+        prefill_s = work.prompt_tokens * total.prefill_s / max(1, total.prompt_tokens)
+        return prefill_s + work.new_tokens * total.decode_s / max(1, total.new_tokens)
 
     def estimate(self, work: Work, label: str = "", *, is_text: bool = False) -> str:
         """Describe the estimated time of planned work, or its amount before the first run; "" for no work.
 
-        With decoding this is an upper bound, because answers may end early. `label` names the work. `is_text`
-        is for an endpoint, whose tokens are estimated.
+        With decoding, the time is an upper bound, because answers may end early.
+
+        Args:
+            work: Planned work.
+            label: Name of the work.
+            is_text: True for an endpoint, whose number of tokens is estimated.
         """
         if not work.prompts:
             return ""

@@ -61,7 +61,7 @@ class _Worker(threading.Thread):
 
 
 class _Workers:
-    """The idle worker, if there is one, and the number of torch threads that workers use."""
+    """Idle worker, if there is one, and the number of torch threads that workers use."""
 
     def __init__(self) -> None:
         self.reset()
@@ -73,7 +73,7 @@ class _Workers:
         self._num_threads: int | None = None
 
     def submit(self, job: Callable[[], None]) -> threading.Event:
-        """Run a job that does not raise, with the torch threads of the main thread; return its end."""
+        """Run a job that does not raise, with as many torch threads as the main thread; return its end."""
         import torch  # late: modules that only submit jobs load without torch
 
         if threading.current_thread() is threading.main_thread():
@@ -128,10 +128,10 @@ def is_worker() -> bool:
 
 
 def wait_for(submit: Callable[[RunControl, Channel[Result]], threading.Event]) -> Result:
-    """Return what submitted work puts, or raise it; its control stops the work of an interrupted caller.
+    """Return the item that submitted work puts into its channel, or raise it if it is an exception.
 
-    `submit` returns the end of the work: if the interpreter ended while the worker released a tensor, the
-    process would abort.
+    The control stops the work if the caller is interrupted. `submit` returns the end of the work, which is
+    waited for: if the interpreter exits while the worker releases a tensor, the process aborts.
     """
     control = RunControl()
     outcome: Channel[Result] = queue.SimpleQueue()
@@ -162,7 +162,10 @@ def iterate_in_worker(items: Generator[Item, None, None]) -> Generator[Item, Non
 def stream_in_thread(
     work: Callable[[RunControl], None], *, beat: tuple[float, Item] | None = None
 ) -> Generator[Item, None, None]:
-    """Yield what work reports, in a thread of its own: it waits for a server. See receive_from for `beat`."""
+    """Yield the items that work reports from a thread of its own, in which it waits for a server.
+
+    See `receive_from` for `beat`.
+    """
 
     def submit(channel: Channel[Item], cancelled: threading.Event) -> threading.Event:
         finished = threading.Event()
@@ -189,7 +192,7 @@ def receive_from(
     """Yield the items that submitted work puts into its channel, until None.
 
     `submit` returns the end of the work. Closing the generator sets the flag of the work and waits for its
-    end. `beat`: seconds, and an item that is yielded whenever the work emits none for so long.
+    end. `beat` is a time in seconds, and an item that is yielded after each such time without an item.
     """
     cancelled, channel = threading.Event(), queue.SimpleQueue[Item | BaseException | None]()
 

@@ -188,7 +188,7 @@ async def compute_events(
 
     def work() -> None:
         caller = Caller(client, check=partial(raise_if_cancelled, has_left), check_s=POLL_S)
-        job = Job(run.what, run.methods, prepare_and_emit)
+        job = Job(run.operation, run.methods, prepare_and_emit)
         try:
             with closing(runs.submit(run, job, nullcontext(LoadedEngine(engine)), caller)) as steps:
                 for step in steps:

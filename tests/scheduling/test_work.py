@@ -15,9 +15,9 @@ def test_before_any_run_the_estimate_is_the_work() -> None:
 
 @given(st.integers(1, 10**6), st.integers(1, 10**4), st.floats(0.01, 100), st.floats(0.01, 100))
 def test_speed_estimates_measured_seconds(
-    prompt_tokens: int, new_tokens: int, read_s: float, seconds: float
+    prompt_tokens: int, new_tokens: int, prefill_s: float, seconds: float
 ) -> None:
-    done = Work(1, prompt_tokens, new_tokens, 1, read_s, read_s / 2)
+    done = Work(1, prompt_tokens, new_tokens, 1, prefill_s, prefill_s / 2)
     speed = Speed()
     speed.learn(done, seconds)
     estimated = speed.seconds(done)
@@ -29,7 +29,7 @@ def test_speed_estimates_measured_seconds(
 
 def test_writing_is_not_estimated_from_reading() -> None:
     speed = Speed()
-    speed.learn(Work(prompts=1, prompt_tokens=10, read_s=1.0), 1.0)
+    speed.learn(Work(prompts=1, prompt_tokens=10, prefill_s=1.0), 1.0)
     assert speed.seconds(planned(tokens=20, methods=1)) == pytest.approx(2)
     assert "new tokens" in speed.estimate(planned(tokens=20, methods=1, new_tokens=5))
 
@@ -37,7 +37,7 @@ def test_writing_is_not_estimated_from_reading() -> None:
 def test_an_old_speed_is_forgotten() -> None:
     speed = Speed()
     for _ in range(40):
-        speed.learn(Work(prompt_tokens=10, read_s=1.0), 100.0)
+        speed.learn(Work(prompt_tokens=10, prefill_s=1.0), 100.0)
     for _ in range(20):
-        speed.learn(Work(prompt_tokens=10, read_s=1.0), 1.0)
+        speed.learn(Work(prompt_tokens=10, prefill_s=1.0), 1.0)
     assert speed.seconds(Work(prompt_tokens=10)) == pytest.approx(1)

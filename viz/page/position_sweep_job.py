@@ -126,7 +126,7 @@ def sweep(
             if isinstance(item, pine.SlotScored):
                 count = len(form.methods)
                 spent, scoring = time.monotonic() - scoring, time.monotonic()
-                done += Work(count, count * layout.num_tokens, orders=1, read_s=spent)
+                done += Work(count, count * layout.num_tokens, orders=1, prefill_s=spent)
                 finding = sweep_sentence(
                     (*view.steps, item),
                     slots=view.slots,

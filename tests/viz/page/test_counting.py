@@ -125,7 +125,7 @@ def test_estimate_shows_work_first_and_time_later(page: gr.Blocks, sources: Sour
             "a stopped run is no measure"
         )
         with sources.runs.recorded(run := sources.runs.new("compare")):
-            run.model, run.done = "tiny", Work(1, 10, 1, 1, read_s=1.0, write_s=1.0)
+            run.model, run.done = "tiny", Work(1, 10, 1, 1, prefill_s=1.0, decode_s=1.0)
             run.stop.requested = is_stopped
             assert bool(run.must_end()) == is_stopped
     after = counted(page, form())

@@ -37,7 +37,7 @@ class MeasureView:
     def done(self) -> Work:
         """Return the work so far; the times of a server say nothing about a later one."""
         work = work_of(self.records)
-        return replace(work, read_s=0, write_s=0) if self.info.is_on_endpoint else work
+        return replace(work, prefill_s=0, decode_s=0) if self.info.is_on_endpoint else work
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -69,8 +69,8 @@ def work_of(records: Sequence[Record]) -> Work:
         prompt_tokens=round(sum(part * record.prompt_tokens for record, part in computed)),
         new_tokens=round(sum(part * (record.answer_tokens or 0) for record, part in computed)),
         orders=len({record.order_name for record in records}),
-        read_s=sum(part * record.prefill_s for record, part in computed),
-        write_s=sum(part * record.decode_s for record, part in computed),
+        prefill_s=sum(part * record.prefill_s for record, part in computed),
+        decode_s=sum(part * record.decode_s for record, part in computed),
     )
 
 

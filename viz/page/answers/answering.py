@@ -49,7 +49,7 @@ class Meter:
         """Add an event."""
         match event:
             case pine.PrefillDone(seconds=seconds):
-                self.work += Work(prompts=1, prompt_tokens=self._prompt_tokens, read_s=seconds)
+                self.work += Work(prompts=1, prompt_tokens=self._prompt_tokens, prefill_s=seconds)
             case pine.TokenGenerated():
                 self.work += Work(new_tokens=1)
             case pine.Repeated(is_equal=is_equal):
@@ -61,8 +61,8 @@ class Meter:
         """Add the results of one order; methods share their decoding steps."""
         answers = result.answers.values()
         steps = max(answer.num_tokens for answer in answers)
-        write_s = steps * max(answer.decode_s_per_token for answer in answers)
-        self.work += Work(orders=1, write_s=0 if math.isnan(write_s) else write_s)
+        decode_s = steps * max(answer.decode_s_per_token for answer in answers)
+        self.work += Work(orders=1, decode_s=0 if math.isnan(decode_s) else decode_s)
 
 
 def advance(cards: tuple[AnswerCard, ...], event: Event) -> tuple[AnswerCard, ...]:

@@ -109,7 +109,7 @@ def score(engine: "pine.Engine", result: RunResult) -> Generator[LeftOutView, No
                     sentence=f"Prompt {number} of {count} done",
                     scores={**view.scores, event.score.method: event},
                     progress=(number, count),
-                    done=view.done + Work(1, result.layout.num_tokens, read_s=spent),
+                    done=view.done + Work(1, result.layout.num_tokens, prefill_s=spent),
                 )
                 yield view
             elif time.monotonic() - drawn >= REDRAW_S:

@@ -1,6 +1,6 @@
-"""Connected clients: open pages, listeners for answers, and MCP clients.
+"""Middleware that counts connected clients: open pages, listeners for answers, and MCP clients.
 
-Gradio computes an answer also after its client has disconnected; the middleware here counts connections.
+Gradio computes an answer also if its client has disconnected.
 """
 
 import re
@@ -22,7 +22,7 @@ from pine_engine.web.addresses import sender_of
 from pine_engine.web.middleware import without_headers
 
 LISTENING_S = 10.0
-"""Seconds for which an answer without a listener is computed: a client sends first, then listens."""
+"""Seconds for which an answer without a listener is computed. A client listens after its request."""
 
 CALLER = b"x-pine-caller"
 """Header by which the MCP server of gradio names the client in its requests to this process."""
@@ -34,7 +34,7 @@ MCP = re.compile(r"/gradio_api/mcp(/.*)?")
 
 
 class ConnectionTracker:
-    """Open connections by session and by event, counted in the server thread and read in worker threads."""
+    """Number of open connections by session and event, counted in the server thread, read in others."""
 
     def __init__(self) -> None:
         self._pages: Counter[str] = Counter()
@@ -63,7 +63,7 @@ class ConnectionTracker:
             await app(scope, receive, send)
 
     def has_page(self, session: str | None) -> bool:
-        """Check whether the page of a session is open."""
+        """Return True if the page of a session is open."""
         return bool(session) and session in self._pages
 
     def seconds_unheard(self, event: Any) -> float:
@@ -75,7 +75,7 @@ class ConnectionTracker:
         return float(time.monotonic() - since)
 
     def is_connected(self, event: Any) -> bool:
-        """Check whether an event has a client that waits for its answer."""
+        """Return True if a client waits for the answer of an event."""
         caller = event.request.headers.get(CALLER.decode())
         if caller is not None and caller not in self._callers:
             return False
@@ -146,9 +146,10 @@ def _counted(counter: Counter[str], name: str) -> Iterator[None]:
 
 
 def current_caller() -> Caller:
-    """Return the caller of this thread, an anonymous one outside of events. Its check ends disconnected runs.
+    """Return the caller of this thread, an anonymous one outside of events.
 
-    Gradio checks for a disconnect only between two yields, and closes generators in the server thread.
+    Its check ends runs of disconnected clients. Gradio checks connections only between two yields, and closes
+    generators in the server thread.
     """
     page: Any = LocalContext.blocks.get(None)
     if page is None:

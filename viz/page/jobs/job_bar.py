@@ -22,9 +22,13 @@ running = partial(notice, kind="running")
 
 
 class JobBar:
-    """Widgets of every job: start button and Stop, with status and estimated time below them.
+    """Start button and Stop of a job, with status and estimated time below them.
 
-    `options` are those of the start button.
+    Args:
+        label: Label of the start button.
+        run_id: Element id of the start button.
+        stop_id: Element id of Stop.
+        options: Further options of the start button.
     """
 
     def __init__(self, label: str, *, run_id: str, stop_id: str, **options: Any) -> None:
@@ -55,17 +59,24 @@ class JobBar:
 class ButtonJob:
     """One press of the start button.
 
-    A view of the job has `sentence` (progress in words), `done` (the work so far), `is_complete` (all results
-    are there) and results; views with the same results are equal.
+    A view of the job has `sentence` (progress in words), `done` (completed work), `is_complete` (True once
+    all results are there) and results. Views with equal results are equal.
+
+    Attributes:
+        job: Job.
+        show: Return the updates of a view with new content.
+        task: Task whose model computes the job.
+        cleared: Updates at the start.
+        kept: Sentence about the results that stay after Stop.
+        end: Return the last updates for the last view, also after Stop and failures.
     """
 
     job: Job
-    show: Callable[[Any], Updates]  # return the updates of a view with new content
-    task: str  # task whose model runs the job
-    cleared: Updates  # updates at the start
-    kept: str = ""  # sentence about the results of the run that stay after Stop
+    show: Callable[[Any], Updates]
+    task: str
+    cleared: Updates
+    kept: str = ""
     end: Callable[[Any], Updates] = lambda last: {}
-    """Return the last updates, also after Stop and failures, from the last view."""
 
 
 def request_stop(flag: StopFlag) -> Any:
@@ -83,10 +94,16 @@ def bind_job(
     chosen: gr.State,
     key: gr.State | None = None,
 ) -> Any:
-    """Connect the start button; return the event, so that others can follow it.
+    """Connect the start button; return its event.
 
-    `begin` returns the job for the values of `inputs`, or raises PineError; `outputs` are all widgets that
-    the job updates; `key` is that of the browser, if its last run is kept.
+    Args:
+        bar: Widgets of the job.
+        begin: Return the job for the values of `inputs`, or raise PineError.
+        inputs: Widgets with the arguments of `begin`.
+        outputs: All widgets that the job updates.
+        sources: Models of the page.
+        chosen: Selected model.
+        key: Key of the browser whose last run is kept; None to keep no run.
     """
     return bar.run.click(
         bind(run, bar, begin, sources),
@@ -100,7 +117,7 @@ def bind_job(
 
 
 def bind_resume(bars: Sequence[JobBar], outputs: Sequence[Any], sources: Sources, key: gr.State) -> Any:
-    """Build the hidden button that shows the last run of a browser; return its event."""
+    """Build the hidden button that shows the kept run of a browser; return its event."""
     button = gr.Button(visible="hidden", elem_id="resume-run")  # pressed by assets/drafts.js
     own = [widget for bar in bars for widget in (bar.status, bar.stop, bar.stopping)]
     options: dict[str, Any] = {**PRIVATE_EVENT, **MODEL_EVENT, "queue": True}
@@ -128,7 +145,7 @@ def run(
 
 
 def resume(sources: Sources, key: str) -> Generator[Updates, None, None]:
-    """Show the last run of a browser that has come back, from its newest view on."""
+    """Show the kept run of a browser after a reload, from its newest view on."""
     if run := sources.kept.find(key):
         bar, press = run.press
         yield {bar.stopping: run.state.stop}

@@ -13,10 +13,10 @@ from pine_engine.errors import Cancelled
 from pine_engine.scheduling.runs import Caller, End, RunState
 
 KEPT_S = 600.0
-"""Seconds for which a run without a page goes on, and for which its result is kept."""
+"""Seconds for which a run without a page is computed, and for which its result is kept."""
 
 YIELD_S = 10.0
-"""Seconds without a page, such as for a reload, after which a run gives up its place if others wait."""
+"""Seconds without a page, such as for a reload, after which a run is stopped if other runs wait."""
 
 GAVE_UP = (
     "Stopped: this page was closed or disconnected, and other visitors waited for the model. Run again for "
@@ -25,7 +25,7 @@ GAVE_UP = (
 
 MAX_KEPT = 20  # runs, each with its result
 
-_KEY = re.compile("[0-9a-f]{32}")  # random, made by the browser
+_KEY = re.compile("[0-9a-f]{32}")  # random, created by the browser
 
 Submit = Callable[[Caller], tuple[RunState, Generator[Any, None, None]]]
 
@@ -34,10 +34,10 @@ class KeptRun:
     """Run that a thread computes; pages follow its steps one after the other.
 
     Args:
-        press: What the page needs to show the run.
+        press: Widgets and job with which a page shows the run.
         submit: Return the run of a caller, and its steps.
         caller: Caller of the first page.
-        must_yield: Return True if the run, which has no page, has to give up its place.
+        must_yield: Return True if this run without a page has to be stopped for one that waits.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class KeptRun:
                 self._changed.wait_for(lambda: self._is_dropped, KEPT_S)
 
     def drop(self) -> None:
-        """Do not keep the run or its result any longer than a page follows it."""
+        """Stop the run and release its result, once no page follows it."""
         with self._changed:
             self._is_dropped = True
             self._changed.notify_all()
@@ -92,7 +92,7 @@ class KeptRun:
 
     @property
     def abandoned_s(self) -> float:
-        """Seconds without a page of a run that has a place; 0 with a page, and without a place."""
+        """Seconds without a page, for a run that is being computed; 0 for other runs, and with a page."""
         has_place = self.state.model and not self.state.is_follower and not self._has_ended
         return time.monotonic() - self._unheard_since if has_place and not self._num_pages else 0.0
 
@@ -139,9 +139,9 @@ class KeptRuns:
     def start(
         self, key: str, press: Any, submit: Submit, caller: Caller
     ) -> tuple[RunState, Generator[Any, None, None]]:
-        """Return a new run and its steps; it is kept in place of the last one of this key.
+        """Return a new run and its steps. It replaces the last run of this key.
 
-        Without a valid key, or without an open page, it ends with the connection of the caller.
+        Without a valid key, or without an open page, the run ends with the connection of the caller.
         """
         if not caller.client.page or not _KEY.fullmatch(key):
             return submit(caller)
@@ -162,7 +162,7 @@ class KeptRuns:
             return self._runs.get(key)
 
     def _must_yield(self, run: KeptRun) -> bool:
-        """Check whether others wait, and no other run has been without a page for longer."""
+        """Return True if runs wait, and no run has been without a page for longer than this one."""
         with self._lock:
             longest = max(self._runs.values(), key=lambda one: one.abandoned_s, default=run)
         return longest is run and self._is_awaited()

@@ -28,7 +28,13 @@ class Status:
 
 
 class EngineSource:
-    """Loader of one engine or endpoint; `for_all` is True for the model of the host."""
+    """Loader of one engine or endpoint.
+
+    Args:
+        load: Return the model. Its errors become sentences for the user.
+        name: Name of the model in these sentences.
+        for_all: True for the model of the host, for which runs wait in the queue.
+    """
 
     def __init__(self, load: "Callable[[], Backend]", name: str, *, for_all: bool = True) -> None:
         self.for_all = for_all
@@ -50,10 +56,7 @@ class EngineSource:
                 self._thread.start()
 
     def load_here(self) -> "pine.Engine":
-        """Load in this thread and return the engine; only for a loader that has not started.
-
-        Raises PineError if loading fails.
-        """
+        """Load in this thread and return the engine, if loading has not started. Raises PineError."""
         with self._starting:
             assert self._thread.ident is None and not self._settled.is_set()
             self._run()

@@ -1,6 +1,6 @@
-"""Models of the page and the runs on them: models of the host and of tasks, and one other.
+"""Models of the page and the runs on them: the model of the host, models of tasks, and one selected model.
 
-A user can select another model. One is loaded at a time; the next one waits until no run uses it.
+A user can select a model. It replaces the selected model before it, once no run uses that.
 """
 
 import threading
@@ -39,11 +39,11 @@ class Choice:
 
 
 @dataclass
-class _Other:
-    """Model other than that of the host: waiting for its turn, loading, or loaded."""
+class _Selected:
+    """Selected model: waiting for its turn, loading, or loaded."""
 
     source: EngineSource
-    users: int = 0  # runs and users that use it or wait for it
+    users: int = 0  # number of runs and users that use it or wait for it
     bytes: int = 0  # memory of the loaded model
 
 
@@ -53,18 +53,18 @@ class Sources:
     Args:
         host: Name and dtype of the model of the host.
         main: Model of the host.
-        own: Models of tasks, by name.
-        runs: Owner of the runs.
-        device: Device of other models.
-        allowed: Names of the models besides that of the host; None for any. Users see only the last part of
-            local paths.
+        task_models: Models of tasks, by name.
+        runs: Runs of the process.
+        device: Device of selected models.
+        allowed: Names of models that can be selected, besides that of the host; None for any. Users see only
+            the last part of local paths.
     """
 
     def __init__(
         self,
         host: Choice,
         main: EngineSource,
-        own: Mapping[str, EngineSource] | None = None,
+        task_models: Mapping[str, EngineSource] | None = None,
         *,
         runs: Runs | None = None,
         device: str = "cpu",
@@ -75,10 +75,10 @@ class Sources:
         self.runs = runs or Runs()
         self.kept = KeptRuns(lambda: self.runs.queue.is_awaited)
         self.device = device
-        self._own = dict(own or {})
+        self._task_models = dict(task_models or {})
         self._named = {shown(name): name for name in (host.name, *(allowed or ()))}
         self.allowed = None if allowed is None else tuple(self._named)
-        self._others: dict[Choice, _Other] = {}
+        self._others: dict[Choice, _Selected] = {}
         self._is_loading = False  # True while another model is loaded
         self._changed = threading.Condition()  # protects other models, their users, and `_is_loading`
 
@@ -90,20 +90,26 @@ class Sources:
         stop: StopFlag | None = None,
         caller: Caller | None = None,
     ) -> tuple[RunState, Generator[Any, None, None]]:
-        """Return a new run on the model of a task, and its steps; by default of the client of this thread.
+        """Return a new run on the model of a task, and its steps, by default for the client of this thread.
 
-        See `Runs.submit` for the steps and their errors. The log names known methods only.
+        See `Runs.submit` for the steps and their errors. The log names only known methods.
         """
         is_known = find_addition("pine_engine.lab", "find_measured", METHODS.get)
-        run = self.runs.new(job.what, [name for name in job.methods if is_known(name)], stop)
+        run = self.runs.new(job.operation, [name for name in job.methods if is_known(name)], stop)
         return run, self.runs.submit(run, job, self.lease(task, chosen), caller or current_caller())
 
     @contextmanager
     def lease(self, task: str, chosen: Choice | None = None) -> Iterator[EngineSource]:
-        """Load the model of a task if necessary, and keep it until the block ends.
+        """Load the model of a task if necessary, and keep it loaded until the block ends.
 
-        Tasks with their own model ignore `chosen`; None is the model of the host. A load without users is
-        cancelled. Raises PineError if a model is missing or not allowed.
+        Loading is cancelled once no run waits for the model.
+
+        Args:
+            task: Task. If it has a model, `chosen` is ignored.
+            chosen: Selected model; None for that of the host.
+
+        Raises:
+            PineError: If a model is missing or not allowed.
         """
         if name := TASKS[task].model:
             yield self._of_task(name)
@@ -127,7 +133,7 @@ class Sources:
                 self._changed.notify_all()
 
     def now(self, task: str, chosen: Choice | None = None) -> "Backend | None":
-        """Return the engine of a task, None if it is not loaded; a small one is waited for.
+        """Return the engine of a task, None if it is not loaded, after a wait for the small model of a task.
 
         Raises PineError if loading failed.
         """
@@ -160,16 +166,16 @@ class Sources:
         return replace(describe(self._named.get(choice.name, choice.name)), name=choice.name)
 
     def free(self) -> int:
-        """Return the bytes that another model can take in place of the one that is loaded."""
+        """Return the bytes that a selected model can take in place of the loaded one."""
         with self._changed:
             return free_memory(self.device) + sum(other.bytes for other in self._others.values())
 
     def _of_task(self, name: str) -> EngineSource:
-        """Return the started engine source of a model that tasks have of their own."""
-        if name not in self._own:
+        """Return the model of a task, which is loaded from now on. Raises PineError if it is missing."""
+        if name not in self._task_models:
             raise PineError(f"Model {name}, required for this task, is not available.")
-        self._own[name].start()
-        return self._own[name]
+        self._task_models[name].start()
+        return self._task_models[name]
 
     def _source(self, choice: Choice) -> EngineSource | None:
         if choice == self.host:
@@ -177,7 +183,7 @@ class Sources:
         other = self._others.get(choice)
         return other.source if other else None
 
-    def _add(self, choice: Choice) -> _Other:
+    def _add(self, choice: Choice) -> _Selected:
         def load() -> "pine.Engine":
             try:
                 return self._load(choice, other)
@@ -186,14 +192,14 @@ class Sources:
                     self._discard(choice, other)  # so that the next run tries again
                 raise
 
-        other = self._others[choice] = _Other(EngineSource(load, choice.name, for_all=False))
+        other = self._others[choice] = _Selected(EngineSource(load, choice.name, for_all=False))
         return other
 
-    def _discard(self, choice: Choice, other: _Other) -> None:
+    def _discard(self, choice: Choice, other: _Selected) -> None:
         if self._others.get(choice) is other:
             del self._others[choice]
 
-    def _load(self, choice: Choice, other: _Other) -> "pine.Engine":
+    def _load(self, choice: Choice, other: _Selected) -> "pine.Engine":
         report = other.source.report
         if self.main.status.stage == "loading":
             # Two threads cannot import transformers at once: the second gets an incomplete module.

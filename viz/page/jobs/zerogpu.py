@@ -1,8 +1,8 @@
-"""Run jobs in this process, or on a Hugging Face ZeroGPU Space in a fork with a GPU.
+"""Computation of jobs in this process, or in a process with a GPU on a Hugging Face ZeroGPU Space.
 
-A function decorated with `spaces.GPU` runs in a fork that has a GPU for a requested time. Its arguments and
-results are pickled plain data. It inherits the models that were placed before the launch. Elsewhere the
-decorator does nothing.
+A function with the decorator `spaces.GPU` runs in a fork that has a GPU for a requested time. Its arguments
+and results are pickled. The fork inherits the models that were placed before the launch. Outside of ZeroGPU,
+the decorator does nothing.
 """
 
 import math
@@ -28,13 +28,13 @@ from viz.page.common.failures import explain
 START_S = 10  # extra seconds of a GPU request for moving the weights to the GPU
 MARGIN = 1.5  # safety factor of the estimated time
 MAX_S = 120  # maximum seconds of a GPU request: the daily quota of a user without login
-FIRST_READ_S, FIRST_WRITE_S = 1 / 500, 1 / 20
+FIRST_PREFILL_S, FIRST_DECODE_S = 1 / 500, 1 / 20
 """Assumed seconds per prompt token and per new token before the first run."""
 
 
 @dataclass(frozen=True)
 class _Failed:
-    """Failure as a sentence for the user; spaces passes on only the name of an exception."""
+    """Failure as a sentence for the user. `spaces` transfers only the name of an exception."""
 
     sentence: str
 
@@ -44,7 +44,7 @@ _speed = Speed()  # speed on the GPU, without the wait for it
 
 
 def place(engine: "pine.Engine") -> None:
-    """Place an engine for forks of this process, before the launch."""
+    """Let forks of this process inherit an engine; called before the launch."""
     engine.allow_forks()
     _placed.append(engine)
 
@@ -52,8 +52,7 @@ def place(engine: "pine.Engine") -> None:
 def compute(engine: "pine.Engine", job: PreparedJob[Any]) -> Generator[Any, None, None]:
     """Yield the views of a job on an engine; closing the generator stops the model.
 
-    The job can be pickled. On ZeroGPU raises PineError with the message of the failure, and InputError for
-    work beyond the quota.
+    On ZeroGPU, raises PineError with the message of any failure, and InputError for work beyond the quota.
     """
     if not IS_ZEROGPU:
         yield from job.views(engine)
@@ -83,8 +82,8 @@ def compute(engine: "pine.Engine", job: PreparedJob[Any]) -> Generator[Any, None
 
 def guessed(work: Work) -> Work:
     """Add assumed seconds to the work, before the first run."""
-    read_s, write_s = work.prompt_tokens * FIRST_READ_S, work.new_tokens * FIRST_WRITE_S
-    return replace(work, read_s=read_s, write_s=write_s)
+    prefill_s, decode_s = work.prompt_tokens * FIRST_PREFILL_S, work.new_tokens * FIRST_DECODE_S
+    return replace(work, prefill_s=prefill_s, decode_s=decode_s)
 
 
 def gpu_request_seconds(work: Work, speed: Speed) -> int:
@@ -92,7 +91,7 @@ def gpu_request_seconds(work: Work, speed: Speed) -> int:
     measured = speed.seconds(work)
     if measured is None:
         guess = guessed(work)
-        return min(MAX_S, math.ceil(START_S + guess.read_s + guess.write_s))
+        return min(MAX_S, math.ceil(START_S + guess.prefill_s + guess.decode_s))
     seconds = math.ceil(START_S + MARGIN * measured)
     if seconds > MAX_S:
         raise InputError(

@@ -72,4 +72,4 @@ def test_jobs_say_how_much_work_is_done(job: Callable[..., Any], orders: int, en
     assert alone.run is not None
     assert last.orders == orders and last.prompts == 2 * orders
     assert last.prompt_tokens == last.prompts * alone.run.result.layout.num_tokens
-    assert last.read_s > 0 and [one.prompts for one in amounts] == sorted(one.prompts for one in amounts)
+    assert last.prefill_s > 0 and [one.prompts for one in amounts] == sorted(one.prompts for one in amounts)

@@ -60,10 +60,10 @@ def compute(engine: Engine, *, work: Work = A_PROMPT, **request: Any) -> list[st
     return list(zerogpu.compute(engine, PreparedJob(work, partial(count_to, **request))))
 
 
-def measured(read_s: float, tokens: int) -> Speed:
+def measured(prefill_s: float, tokens: int) -> Speed:
     """The speed after a run that read so many tokens."""
     speed = Speed()
-    speed.learn(Work(1, tokens, 0, 1, read_s), read_s)
+    speed.learn(Work(1, tokens, 0, 1, prefill_s), prefill_s)
     return speed
 
 

@@ -112,7 +112,7 @@ def test_shared_work_is_counted_once(engine: Engine) -> None:
     taken = wrapped.model_copy(update={"order_name": "gold-at:1", "was_computed": False, "seconds": 0.0})
     work = work_of([*halves, wrapped, taken])
     assert (work.prompt_tokens, work.new_tokens, work.orders) == (120, 8, 2)
-    assert (work.read_s, work.write_s) == (8.0, 4.0)
+    assert (work.prefill_s, work.decode_s) == (8.0, 4.0)
 
     names = ("vanilla", "permutation_full:vanilla", "calibration_every")
     plan = prepare_measure(
