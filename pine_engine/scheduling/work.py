@@ -70,7 +70,7 @@ class Speed:
         prefill_s = work.prompt_tokens * total.prefill_s / max(1, total.prompt_tokens)
         return prefill_s + work.new_tokens * total.decode_s / max(1, total.new_tokens)
 
-    def estimate(self, work: Work, label: str = "", *, is_text: bool = False) -> str:
+    def estimate(self, work: Work, label: str = "", *, is_estimate: bool = False) -> str:
         """Describe the estimated time of planned work, or its amount before the first run; "" for no work.
 
         With decoding, the time is an upper bound, because answers may end early.
@@ -78,7 +78,7 @@ class Speed:
         Args:
             work: Planned work.
             label: Name of the work.
-            is_text: True for an endpoint, whose number of tokens is estimated.
+            is_estimate: True for requests to a server, whose number of tokens is estimated.
         """
         if not work.prompts:
             return ""
@@ -86,7 +86,7 @@ class Speed:
         if seconds is not None:
             time = f"{'up to ' if work.new_tokens else ''}{format_seconds(seconds)}"
             return f"{label or 'Estimated time'}: {time}."
-        noun, about = ("request", "about ") if is_text else ("prompt", "")
+        noun, about = ("request", "about ") if is_estimate else ("prompt", "")
         prompts = f"{work.prompts:,} {noun}{'s' if work.prompts != 1 else ''}, "
         prompts += f"{about}{work.prompt_tokens:,} tokens"
         amount = f"{prompts}; up to {work.new_tokens:,} new tokens" if work.new_tokens else prompts

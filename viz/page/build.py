@@ -8,7 +8,6 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.additions import find_addition
-from pine_engine.endpoint import NO_INTERNALS
 from viz.cards.tutorial import anchor, explanations_html
 from viz.page.answers.filling import bind_choices
 from viz.page.answers.form_run import bind_workspace
@@ -126,9 +125,9 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
 
 
 def build_note(settings: HostSettings) -> None:
-    """Build the note of a tab that shows internals, if the model is behind an endpoint."""
-    if settings.endpoint:
-        gr.HTML(notice(NO_INTERNALS, kind="note"))
+    """Build the note of a tab that shows internals, if the model returns none."""
+    if settings.no_internals:
+        gr.HTML(notice(settings.no_internals, kind="note"))
 
 
 def status_html(status: Status) -> str:

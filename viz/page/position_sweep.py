@@ -147,7 +147,8 @@ def show_choices(
 def follow_sweep(tab: SweepTab, state: FormState, swept: Inputs | None) -> Updates:
     """Return the updates after a change of the form; `swept` has the inputs of the sweep, None before."""
     press, form = "sweep-run", swept[0] if swept else state.form
-    work = Work() if state.is_text else planned_sweep(state.form, state.num_tokens, state.fitting)
+    is_possible = not state.lacks("logprobs")
+    work = planned_sweep(state.form, state.num_tokens, state.fitting) if is_possible else Work()
     stale = stale_html(form, changes(swept, state.inputs), press=press, with_order=True)
     return {tab.stale: stale} | state.estimate(tab.bar, work)
 

@@ -311,7 +311,7 @@ def announce(
         if engine is not None:
             work = prepare_measure(engine, request, settings).work
             speed = sources.runs.speed(engine.model_name)
-            estimate = speed.estimate(work, is_text=engine.meets == "texts")
+            estimate = speed.estimate(work, is_estimate=engine.ids_per_token > 1)
     except Exception as error:
         return {bar.status: notice(explain(error), kind="error"), bar.estimate: ""}
     return {

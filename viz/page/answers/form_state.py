@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pine_engine as pine
 from pine_engine.errors import PineError
-from pine_engine.methods.table import METHODS
+from pine_engine.methods.table import METHODS, Output
 from pine_engine.models.load import context_words
 from pine_engine.scheduling.work import Work
 from viz.page.answers.run import Inputs
@@ -55,10 +55,9 @@ class FormState:
         """Return the methods that fit the model; none before it is loaded."""
         return tuple(self.engine.methods) if self.engine else ()
 
-    @property
-    def is_text(self) -> bool:
-        """Return True for an endpoint, whose tokens are estimated and which scores no answer."""
-        return self.engine is not None and self.engine.meets == "texts"
+    def lacks(self, output: Output) -> bool:
+        """Check whether the model is known not to return an output."""
+        return self.engine is not None and self.engine.misfit(output) is not None
 
     def estimate(self, bar: JobBar, work: Work, label: str = "") -> Updates:
         """Return the update of the estimate below a start button, none while lengths are unknown."""
@@ -67,7 +66,8 @@ class FormState:
         if self.count is None or self.engine is None:
             return {}
         speed = self.sources.runs.speed(self.engine.model_name)
-        return {bar.estimate: notice(speed.estimate(work, label, is_text=self.is_text), kind="count")}
+        sentence = speed.estimate(work, label, is_estimate=self.engine.ids_per_token > 1)
+        return {bar.estimate: notice(sentence, kind="count")}
 
 
 def inspect_form(form: Form, model: Choice | None, sources: Sources, settings: HostSettings) -> FormState:

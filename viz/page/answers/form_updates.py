@@ -75,7 +75,7 @@ def _estimates(page: Workspace, state: FormState, orders: int, *, controls: bool
     one, many = planned_answers(
         state.form, state.num_tokens, orders=orders, controls=controls, fitting=state.fitting
     )
-    if state.is_text:  # one request is repeated
+    if state.lacks("logits"):  # the first request is repeated
         again = Work(1, state.num_tokens, state.form.max_new_tokens)
         one, many = one + again if one.prompts > 1 else one, many + again
     updates = state.estimate(page.bar, one, "This order")

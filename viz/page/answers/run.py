@@ -63,7 +63,7 @@ class Run:
 
     @property
     def has_internals(self) -> bool:
-        """True unless the model is behind an endpoint."""
+        """True unless the model returns texts only."""
         return self.repeats is None
 
     @property
@@ -104,10 +104,10 @@ class Run:
 
     @property
     def _reference(self) -> object:
-        """First answers, with which the others are compared; None for a run of one order on an engine."""
+        """First answers, with which the others are compared; None for a run of one order."""
         if self.first_certificate:
             return self.first_certificate.orders, self.first_certificate.hashes
-        return None if self.has_internals else (self.order, self.orders[self.order].texts)
+        return (self.order, self.orders[self.order].texts) if self.comparisons else None
 
     @property
     def certificate(self) -> "pine.Certificate | None":

@@ -13,7 +13,6 @@ from gradio.events import api
 from pydantic import BaseModel
 
 from pine_engine.additions import find_addition
-from pine_engine.endpoint import NO_INTERNALS
 from pine_engine.prompts.tasks import USUAL_TASK
 from pine_engine.scheduling.runs import Job
 from viz.page.answers.answering import prepare_answers
@@ -99,9 +98,9 @@ def leave_one_out(host: Host, request: LeftOutQuestion) -> dict[str, Any]:
 
 
 def _check_internals(host: Host) -> None:
-    """Raise gr.Error for a model behind an endpoint."""
-    if host.settings.endpoint:
-        raise gr.Error(NO_INTERNALS, print_exception=False)
+    """Raise gr.Error for a model that returns texts only."""
+    if reason := host.settings.no_internals:
+        raise gr.Error(reason, print_exception=False)
 
 
 Call = tuple[Callable[[Host, Any], dict[str, Any]], type[BaseModel]]

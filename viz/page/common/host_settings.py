@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
+from pine_engine.endpoint import NO_INTERNALS
 from pine_engine.errors import InputError
 from pine_engine.input_validation import check_api_key, describe
 from pine_engine.models.dtypes import RequestedDtype
@@ -228,6 +229,11 @@ class HostSettings(BaseSettings):
     def selectable_models(self) -> tuple[str, ...] | None:
         """Return the models that users may select besides that of the host; None for any, also paths."""
         return self.models if self.models or self.is_public or self.endpoint else None
+
+    @property
+    def no_internals(self) -> str:
+        """Return the reason in a sentence if the model returns texts only; "" otherwise."""
+        return NO_INTERNALS if self.endpoint else ""
 
     @property
     def time_limit_s(self) -> float | None:
