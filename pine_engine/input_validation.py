@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterable, Mapping, Set
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Literal, TypeVar
 
 from pine_engine.errors import InputError, UnknownNameError
 
@@ -128,16 +129,17 @@ class Registry(dict[str, Entry]):
         raise UnknownNameError(self.kind, name, self)
 
 
-def check_api_key(key: str, label: str) -> None:
+def check_api_key(key: str, label: str, *, encoding: Literal["ASCII", "Latin-1"] = "ASCII") -> None:
     """Raise InputError, which does not repeat the key, for a key that no HTTP header can contain.
 
     Args:
         key: API key.
         label: Name of the option or variable of the key.
+        encoding: Encoding of headers. The client of the OpenAI API sends ASCII; others also send Latin-1.
     """
-    if key.isascii() and key.isprintable() and key == key.strip():
-        return
-    problem = "got a space, a line break or a character outside of ASCII that no HTTP header can contain"
-    raise InputError(
-        f"invalid {label}: {problem}, expected printable ASCII. Copy the key again.", field=label
-    )
+    with suppress(UnicodeEncodeError):
+        if key.encode(encoding) and key.isprintable() and key == key.strip():
+            return
+    problem = "got a blank at an end, a line break or another character that no HTTP header can contain"
+    message = f"invalid {label}: {problem}, expected printable {encoding}. Copy the key again."
+    raise InputError(message, field=label)

@@ -70,7 +70,7 @@ def serve(
     if api_keys is not None and not keys:
         raise InputError("api_keys is empty: give one or more keys, or no option", field="api_keys")
     for key in keys:
-        check_api_key(key, "api_keys")
+        check_api_key(key, "api_keys", encoding="Latin-1")
     template = None if chat_template is None else read_text(chat_template)
     from pine_engine.server.app import (
         LOCAL_NAMES,

@@ -97,7 +97,7 @@ class Endpoint:
         if removed := [name for name in REQUIRED if extra_body and name in extra_body]:
             message = f"invalid extra body: {removed[0]} is the field of a request that is measured"
             raise InputError(f"{message}. Remove it from the extra body.", field="extra_body")
-        check_api_key(api_key or "", "OPENAI_API_KEY")
+        check_api_key(api_key or NO_KEY, "OPENAI_API_KEY")
         self._url = url.rstrip("/")
         self.model_ref = model_ref or self._url
         self.model_name = model

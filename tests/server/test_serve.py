@@ -92,7 +92,7 @@ def test_answers_for_other_machines_have_a_time_limit(
 @pytest.mark.parametrize(
     ("options", "word"),
     [(["--method", "gpt"], "gpt"), (["--method", "pine,nia"], "one method"), (["--port", 0], "port"),
-     (["--api-keys", " , "], "api_keys"), (["--api-keys", "schlüssel"], "api_keys"),
+     (["--api-keys", " , "], "api_keys"), (["--api-keys", "first,k\u20acy"], "api_keys"),
      (["--chat-template", "none.jinja"], "none.jinja"),
      (["--queue-size", 0], "queue"), (["--allowed-origins", "a.example"], "a.example"),
      (["--host", "300.1.1.1"], "300.1.1.1"), (["--host", "[::1]"], "[::1]"), (["--host", "a b"], "a b"),

@@ -187,8 +187,8 @@ class HostSettings(BaseSettings):
             raise ValueError("Set PINE_MODEL to the name of the model on the server")
         if endpoint and info.data.get("models"):
             raise ValueError("Remove PINE_MODELS: visitors use the model of the server")
-        if endpoint:
-            check_api_key(os.environ.get("OPENAI_API_KEY", ""), "OPENAI_API_KEY")
+        if endpoint and (key := os.environ.get("OPENAI_API_KEY")):
+            check_api_key(key, "OPENAI_API_KEY")
         return endpoint
 
     @field_validator("extra_body")
