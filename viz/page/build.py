@@ -22,8 +22,8 @@ from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import MODEL_EVENT, PRIVATE_EVENT, STATE_EVENT, bind
 from viz.page.counting import Counting, bind_counting
 from viz.page.files.reading_files import FileReader
-from viz.page.form.checks import NO_FILES, NOTE
 from viz.page.form.fitting import bind_misfits
+from viz.page.form.read_only import NO_FILES, NOTE
 from viz.page.gradio_patches.blocks import GuardedBlocks
 from viz.page.internals.tab import TAB_EVENT, Internals, bind_internals, follow, show_run
 from viz.page.internals.view import LAB, TUTORIAL, View, opened_tab

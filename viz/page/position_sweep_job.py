@@ -19,8 +19,9 @@ from viz.drawing.identity import document_letter
 from viz.figures.position_sweep import sweep_sentence
 from viz.page.answers.answering import REDRAW_S, Meter, progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
-from viz.page.form.checks import check_reference, form_layout
+from viz.page.form.checks import form_layout
 from viz.page.form.form import Form
+from viz.page.form.read_only import check_reference
 
 ALWAYS_COMPARED = ("vanilla", "nia")  # explanation of the split of vanilla by NIA, where they fit
 

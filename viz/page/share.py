@@ -18,9 +18,9 @@ from viz.page.common.disk import Disk, remove_folder
 from viz.page.common.failures import check_limit, explain, notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind
-from viz.page.form.checks import check_shipped
 from viz.page.form.examples import NO_EXAMPLE
 from viz.page.form.form import read_form
+from viz.page.form.read_only import check_shipped
 from viz.page.internals.tab import Internals
 from viz.page.internals.tabs import TABS
 from viz.page.internals.view import FIRST_TAB, View

@@ -29,8 +29,8 @@ from viz.page.answers.answering import (
 from viz.page.answers.order_answers import Order, order_answers
 from viz.page.answers.run import Run, Shown, finish_run
 from viz.page.common.host_settings import DEFAULTS, HostSettings
-from viz.page.form.checks import check_orders, form_layout
-from viz.page.form.form import Form, form_request
+from viz.page.form.checks import check_orders, checked_request, request_layout
+from viz.page.form.form import Form
 from viz.page.form.orders import tries_all, with_controls
 
 if TYPE_CHECKING:  # imports torch
@@ -63,13 +63,12 @@ def prepare_shuffle(
 
     Raises PineError for an invalid form, and for a method that the engine does not have.
     """
-    form.check()
+    request = checked_request(form, engine, settings).with_date(engine)
+    layout = request_layout(request, form, engine, settings)
     if controls:
         form = replace(form, methods=with_controls(form.methods, engine.methods))
     slots = [tuple(map(form.order.index, order)) for order in orders]
     slots = slots or orders_for(len(form.entries), count, seed)
-    request = form_request(form, engine).with_date(engine)
-    layout = form_layout(form, engine, settings, request=request)
     engine.select_methods(form.methods)
     num_bytes = engine.run_bytes(
         layout, form.methods, form.max_new_tokens, num_orders=len(slots), return_logits=True

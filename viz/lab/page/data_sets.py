@@ -17,8 +17,8 @@ from pine_engine.prompts.tasks import TASKS, Task
 from viz.page.common.failures import MAX_DOCUMENTS, MAX_ORDERS, MAX_ROWS, check_limit
 from viz.page.common.look import ASSETS
 from viz.page.files.reading_files import FileReader
-from viz.page.form.checks import NOTE
 from viz.page.form.options import OFFERED
+from viz.page.form.read_only import NOTE
 
 Update = TypeVar("Update")
 

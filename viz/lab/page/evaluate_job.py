@@ -23,6 +23,7 @@ from viz.lab.page.data_sets import DataSet, check_rows, check_rows_shipped
 from viz.page.answers.answering import progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form import checks
+from viz.page.form.read_only import NO_TEMPLATE_KWARGS
 
 if TYPE_CHECKING:
     from pine_engine.endpoint.client import Endpoint
@@ -63,7 +64,7 @@ class MeasureRequest:
         if host.read_only:
             check_rows_shipped(self.examples)
             if self.chat_template_kwargs.strip():
-                raise InputError(checks.NO_TEMPLATE_KWARGS)
+                raise InputError(NO_TEMPLATE_KWARGS)
         checks.check_answer_length(self.max_new_tokens)
         chosen = choose(
             self.examples,

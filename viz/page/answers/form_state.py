@@ -11,7 +11,7 @@ from pine_engine.scheduling.work import Work
 from viz.page.answers.run import Inputs
 from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
-from viz.page.form.checks import too_long
+from viz.page.form.checks import check_form, too_long
 from viz.page.form.form import Form, TokenCount, count_tokens
 from viz.page.jobs.job_bar import JobBar, Updates
 from viz.page.jobs.sources import Choice, Sources
@@ -78,7 +78,7 @@ def inspect_form(form: Form, model: Choice | None, sources: Sources, settings: H
             count = count_tokens(form, engine)
             misfits = filter(None, (engine.misfit(METHODS[name]) for name in form.methods))
             problem = next(misfits, "") or too_many_tokens(count, form.max_new_tokens, settings)
-        form.check()
+        check_form(form, settings)
     except PineError as error:
         problem = explain(error)
     return FormState(form, model, sources, engine, count, problem)

@@ -29,9 +29,10 @@ from viz.page.common.host_settings import DEFAULTS
 from viz.page.form import form as form_module
 from viz.page.form.documents import Entry, entries_from, entries_json
 from viz.page.form.examples import load_examples
-from viz.page.form.form import Form
+from viz.page.form.form import Form, read_form
 from viz.page.form.options import DEFAULT_METHODS
 from viz.page.jobs.loader import EngineSource
+from viz.page.shuffle_job import prepare_shuffle
 
 
 def shown(text: str, task: str) -> Shown:
@@ -118,7 +119,8 @@ def test_form_of_a_run_is_parsed_and_checked_once(
     values = ["retrieval_qa", "Who?", "", ["pine"], 8, entries_json(entries_from([("", "red")])), ""]
     job = form_run.begin_run(page, DEFAULTS, shown("", "retrieval_qa"), None, "", *values).job
     job.prepare(engine, **job.arguments)
-    assert calls == {"parse_kwargs": 1, "check": 1}
+    prepare_shuffle(engine, read_form(*values), count=2, seed=0, controls=True)
+    assert calls == {"parse_kwargs": 2, "check": 2}, "once for each run"
 
 
 def test_hidden_title_is_not_used() -> None:

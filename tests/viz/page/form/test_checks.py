@@ -23,16 +23,12 @@ from viz.page.answers.answering import prepare_answers
 from viz.page.answers.record import record_of
 from viz.page.common.failures import MAX_DOCUMENTS
 from viz.page.common.host_settings import HostSettings
-from viz.page.form.checks import (
-    MAX_TEXT_CHARACTERS,
-    NOTE,
-    check_shipped,
-    form_layout,
-)
+from viz.page.form.checks import MAX_TEXT_CHARACTERS, form_layout
 from viz.page.form.documents import Entry, entries_from, entries_json
 from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.orders import number_of_orders, tries_all
+from viz.page.form.read_only import NOTE, check_shipped
 from viz.page.internals.view import View
 from viz.page.jobs.loader import EngineSource
 from viz.page.position_sweep_job import prepare_sweep
