@@ -6,7 +6,7 @@ head dimension. Query head h uses key head h // (H / G).
 
 from itertools import pairwise
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -281,41 +281,44 @@ class Ranking(NamedTuple):
     starts: Tensor
 
 
-def rank_for_documents(
-    query: Tensor,
-    keys: Tensor,
-    blocks: BlockLayout,
-    end: int,
-    *,
-    scoring: AttentionParams,
-    kind: ImportanceKind,
-    reverse: bool,
-    kernels: ModuleType | None = None,
-    tables: Any = None,
-) -> Ranking:
-    """Rank the documents for every document and head, with `kernels` on a GPU.
-
-    Shape:
-        query: (H, P, d), before RoPE. keys: (G, P, d), before RoPE.
-    """
+def known_importance(
+    like: Tensor, blocks: BlockLayout, scoring: AttentionParams, kind: ImportanceKind
+) -> Tensor | None:
+    """Return the importance (D, 1, D) of one or two documents if no query can change it, otherwise None."""
     count = len(blocks.lengths)
-    is_own = torch.eye(count, dtype=torch.bool, device=keys.device)[:, None]
     # The softmax weights on the only other document sum to 1 for each query.
     if count == 1 or (count == 2 and kind != "max" and scoring.sinks is None):
-        others = (~is_own).to(keys.dtype) * blocks.lengths[:, None, None]
-        importance = per_length(others, blocks, kind)
-    elif kernels:
-        importance = kernels.document_importance(query, keys, tables, scoring.scale, kind)
-    else:
-        # Allocated first: results between the blocks of scores would keep their memory from being reused.
-        importance = keys.new_empty(count, len(query), count)
-        scaled = query * scoring.scale
-        for index, rows in enumerate(blocks.rows):
-            of_document = scaled[:, rows].reshape(len(keys), -1, query.shape[-1])
-            importance[index] = document_importance(of_document, keys, index, blocks, kind, scoring.sinks)
+        is_other = ~torch.eye(count, dtype=torch.bool, device=like.device)[:, None]
+        return per_length(is_other.to(like.dtype) * blocks.lengths[:, None, None], blocks, kind)
+    return None
+
+
+def importance_for_documents(
+    query: Tensor, keys: Tensor, blocks: BlockLayout, scoring: AttentionParams, kind: ImportanceKind
+) -> Tensor:
+    """Return the importance of every document for every document.
+
+    Shape:
+        query: (H, P, d), before RoPE. keys: (G, P, d), before RoPE. Returns: (D, H, D).
+    """
+    count = len(blocks.lengths)
+    # Allocated first: results between the blocks of scores would keep their memory from being reused.
+    importance = keys.new_empty(count, len(query), count)
+    scaled = query * scoring.scale
+    for index, rows in enumerate(blocks.rows):
+        of_document = scaled[:, rows].reshape(len(keys), -1, query.shape[-1])  # (G, H/G * Q, d)
+        importance[index] = document_importance(of_document, keys, index, blocks, kind, scoring.sinks)
+    return importance
+
+
+def rank_for_documents(
+    importance: Tensor, num_heads: int, blocks: BlockLayout, end: int, *, reverse: bool
+) -> Ranking:
+    """Rank the documents for every document and head by their importance, (D, H, D) or (D, 1, D)."""
+    is_own = torch.eye(len(blocks.lengths), dtype=torch.bool, device=importance.device)[:, None]
     ranking = rank_documents(importance, is_own=is_own, reverse=reverse)
     starts = starts_from_ranking(ranking, blocks.lengths, end)
-    return Ranking(importance.expand(-1, len(query), -1), starts)
+    return Ranking(importance.expand(-1, num_heads, -1), starts)
 
 
 def lay_out(starts: Tensor, own: int, visible: Tensor, blocks: BlockLayout) -> Tensor:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pine_engine import Engine, TokenLayout, TokenRange, TraceConfig
-from pine_engine.attention import arithmetic, placed
+from pine_engine.attention import arithmetic, ops
 from pine_engine.attention.blocks import build_blocks
 from tests.engine.conftest import LAYOUT
 from tests.support.families import TinyLlama
@@ -39,7 +39,7 @@ def test_heads_of_long_prompts_are_bitwise_identical(
     options: dict[str, Any] = {"max_new_tokens": 2, "return_logits": True, "trace": TraceConfig(ranges)}
     engine = Engine(tiny_llama())
     expected = engine.run(LAYOUT, methods=method, **options)
-    monkeypatch.setattr(placed, "KEY_BLOCK", 1)
+    monkeypatch.setattr(ops, "KEY_BLOCK", 1)
     monkeypatch.setattr(arithmetic, "MAX_SQUARE", 1)
     result = engine.run(LAYOUT, methods=method, **options)
     assert torch.equal(result.logits[method], expected.logits[method])

@@ -1,13 +1,14 @@
 """Kernels of `triton_kernels` without a GPU, in a process of its own: interpreted, or compiled and not run.
 
-`python -m tests.support.kernels_on_cpu interpret` prints, as JSON, how results with the kernels differ from
-those with torch's operations; it needs TRITON_INTERPRET=1. `compile` prints the shared memory of each kernel
-in bytes.
+`python -m tests.support.kernels_on_cpu interpret` prints, as JSON, how logits with the kernels differ from
+those with torch's operations, and `interpret-each` how the results of each operation do, at a tiny size; they
+need TRITON_INTERPRET=1. `compile` prints the shared memory of each kernel in bytes.
 """
 
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 from unittest import mock
 
@@ -16,8 +17,13 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 import pine_engine as pine
 from pine_engine.attention import gpu, triton_kernels
+from pine_engine.attention.arithmetic import causal_tail, rank_for_documents
 from pine_engine.attention.blocks import build_blocks
-from pine_engine.network.registration import AttentionParams
+from pine_engine.attention.kv_cache import DocumentBlocks, LayerCache
+from pine_engine.attention.ops import Documents, KernelOps, Ops, SuffixQueries
+from pine_engine.attention.strategy import Rotation
+from pine_engine.network.registration import AttentionParams, LayerInput
+from pine_engine.network.rope import Rope, from_pairs
 
 METHODS_TESTED = ["vanilla", "pcw", "sp", "pine", "pine_reversed", "pine_max", "rotor", "superposition"]
 
@@ -68,6 +74,92 @@ def interpret() -> dict[str, Any]:
     shuffled = engine.shuffle(LAYOUT, count=3, **options)
     changed = [method for method, holds in shuffled.invariance_held.items() if holds is False]
     return {"differences": differences, "changed": changed, "warning": engine.invariance_warning}
+
+
+def interpret_each() -> dict[str, Any]:
+    """Return the largest difference of each operation from torch's, and the kernels that ran."""
+    launched = set()
+    launch = triton_kernels._launch
+
+    def observe(kernel: Any, grid: Any) -> Callable[..., None]:
+        launched.add(kernel.__name__)
+        return launch(kernel, grid)
+
+    with mock.patch.object(triton_kernels, "_launch", observe):
+        differences = _differences_of_attention() | _differences_of_documents()
+    return {"differences": differences, "kernels": sorted(launched)}
+
+
+def _differences_of_attention() -> dict[str, float]:
+    """Return the differences of causal attention: prefill, and a decode step with a bias and a softcap."""
+    random, found = torch.Generator().manual_seed(0), {}
+    for num_queries, scoring in ((9, AttentionParams(0.3)), (1, AttentionParams(0.3, softcap=2.0))):
+        query = torch.randn(2, num_queries, 8, generator=random)
+        keys, values = torch.randn(2, 1, 9, 8, generator=random)
+        bias = None if num_queries > 1 else torch.randn(9, generator=random)
+        expected, computed = (
+            causal_tail(query, keys, values, scoring, bias, kernels=kernels)
+            for kernels in (None, triton_kernels)
+        )
+        found[f"attention of {num_queries}"] = _difference(computed, expected)
+    return found
+
+
+def _differences_of_documents() -> dict[str, float]:
+    """Return the differences of the operations on documents in block order."""
+    random, method = torch.Generator().manual_seed(0), pine.METHODS["pine"]
+    layout = pine.TokenLayout((5, 6), ((8, 9, 10), (11, 12, 13, 14), (15,)), (20, 21))  # with padding
+    plan, blocks = pine.build_plan(method, layout), build_blocks(layout, torch.device("cpu"))
+    num_slots, count, prefix, suffix = len(blocks.document), 3, layout.prefix_length, layout.suffix_length
+    positions = torch.from_numpy(plan.query_positions())
+    rope = Rope(10.0 ** -torch.arange(4.0), "half", 1.0)
+    rotation = Rotation(rope, rope.table(64, 8, torch.float32))
+    visible = torch.ones(count, count, dtype=torch.bool)
+    documents = Documents(plan, blocks, positions[blocks.token_index], visible, None)
+    scoring = AttentionParams(0.3)
+
+    def pairs(heads: int, tokens: int) -> torch.Tensor:
+        return torch.view_as_complex(torch.randn(heads, tokens, 4, 2, generator=random))
+
+    def vectors(tokens: int) -> torch.Tensor:
+        return torch.randn(1, tokens, 8, generator=random)
+
+    slots = LayerInput(0, pairs(2, num_slots), pairs(1, num_slots), vectors(num_slots), scoring)
+    inputs = replace(slots, query=torch.randn(2, num_slots, 8, generator=random))
+    stored_prefix = vectors(prefix), vectors(prefix)
+    tail = vectors(prefix + suffix), vectors(prefix + suffix)
+    of_suffix, suffix_positions = pairs(2, suffix), positions[-suffix:]
+    rotated = from_pairs(of_suffix * rotation.table[suffix_positions])
+    queries = SuffixQueries(of_suffix, rotated, suffix_positions, prefix + suffix)
+    found = []
+    for ops in (Ops(documents, torch.float32), KernelOps(documents, torch.float32, triton_kernels)):
+        importance = ops.importance(from_pairs(slots.query), from_pairs(slots.key), scoring)
+        ranking = rank_for_documents(importance, 2, blocks, layout.documents_end, reverse=False)
+        output = torch.cat(ops.attend_documents(inputs, slots, stored_prefix, ranking.starts, rotation), 1)
+        keys = from_pairs(slots.key)
+        by_offset = from_pairs(slots.key * rotation.table[blocks.offset])
+        cache = LayerCache(
+            *tail, DocumentBlocks(ops.store_keys(by_offset), slots.value, keys), prefix + suffix
+        )
+        suffix_ranking = ops.rank_suffix(from_pairs(of_suffix), keys, scoring)
+        attended, weights = ops.attend_suffix(
+            queries, suffix_ranking.starts, cache, rotation, scoring, needs_weights=True
+        )
+        found.append(
+            {
+                "importance of documents": importance,
+                "attention of documents": output,
+                "importance for the suffix": suffix_ranking.importance,
+                "starts for the suffix": suffix_ranking.starts.float(),
+                "attention of the suffix": attended,
+                "weights of the suffix": weights,
+            }
+        )
+    return {name: _difference(found[1][name], value) for name, value in found[0].items()}
+
+
+def _difference(computed: torch.Tensor, expected: torch.Tensor) -> float:
+    return (computed - expected).abs().max().item()
 
 
 def compile_all() -> list[tuple[str, int]]:
@@ -140,10 +232,8 @@ def launch_all(dtype: torch.dtype, num_heads: int, num_kv_heads: int, head_dim: 
 
 def main() -> None:
     """Print the results of the command given by name."""
-    if sys.argv[1] == "compile":
-        print(json.dumps(compile_all()))
-        return
-    print(json.dumps(interpret()))
+    commands = {"compile": compile_all, "interpret": interpret, "interpret-each": interpret_each}
+    print(json.dumps(commands[sys.argv[1]]()))
 
 
 if __name__ == "__main__":
