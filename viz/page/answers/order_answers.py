@@ -75,8 +75,8 @@ class OrderAnswers:
     @property
     def changed(self) -> frozenset[str]:
         """Methods whose answer is another than the recorded or shared one that it replaces."""
-        before = self.replaces.texts.items() if self.replaces else ()
-        return frozenset(method for method, text in before if text != self.texts[method])
+        before = self.replaces.texts if self.replaces else {}
+        return frozenset(method for method, text in before.items() if text != self.texts[method])
 
 
 def order_answers(

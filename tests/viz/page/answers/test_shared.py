@@ -1,6 +1,7 @@
 """Results in links: they are shown as those of someone else, checked by a run, and validated."""
 
 import json
+import math
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.order_answers import Order, OrderAnswers
 from viz.page.answers.order_table import order_table_json
-from viz.page.answers.record import Results, RunRecord, record_of
+from viz.page.answers.record import MethodAnswers, Results, RunRecord, record_of
 from viz.page.answers.recordings import recorded_of
 from viz.page.answers.run import Shown, keep_earlier
 from viz.page.answers.shared import results_of, shown_of
@@ -181,6 +182,21 @@ def test_decisive_words_out_of_range_are_rejected(fields: dict[str, Any]) -> Non
     with pytest.raises(InputError):
         session(answers=answers(texts=["yes", "yes"], origins=origins))
     assert session(answers=answers(texts=["yes", "yes"], origins=[None, asdict(ORIGIN)])).results
+
+
+def test_link_cannot_claim_another_source() -> None:
+    claimed = session().model_copy(update={"source": "recorded"})
+    assert claimed.origin.startswith("Precomputed") and from_code(to_code(claimed)) == session()
+
+
+def test_log_probabilities_without_a_number_are_read_back() -> None:
+    logprobs = (-0.5, -math.inf, math.nan)
+    answer = MethodAnswers(method="pine", texts=("x",), logprobs=logprobs)
+    results = Results(orders=((0, 1),), answers=(answer,))
+    record = session().model_copy(update={"methods": ("pine",), "results": results})
+    read = RunRecord.model_validate_json(record.model_dump_json())
+    assert read.results
+    np.testing.assert_array_equal(read.results.answers[0].logprobs, logprobs)
 
 
 def test_precomputed_answers_are_not_in_links() -> None:
