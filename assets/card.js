@@ -108,7 +108,7 @@ const comparedMethods = ({ methods }) => [
 const markOf = (answer) => (answer.is_cut_off ? CUT_OFF : MARKS[answer.is_correct]);
 
 /* Return the distinct answers of a method, the most frequent first, with the number of their orders. */
-const distinctAnswers = ({ answers }) => {
+export const distinctAnswers = ({ answers }) => {
   const counts = new Map();
   for (const answer of answers.filter((one) => one?.is_done)) {
     const key = answer.verdict ?? answer.text;

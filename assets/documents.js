@@ -9,10 +9,11 @@ const SELECTED_MS = 1500; // delay after a selected order; longer than a step of
 const SETTLED_MS = 100; // delay of an event that reads other widgets, which one answer of the server may fill, too
 
 /* Renumber the letters from 0 without gaps, in the same order. */
-const closeGaps = (slots) =>
+export const closeGaps = (slots) =>
   slots.map(({ card, letter }) => ({ card, letter: slots.filter((other) => other.letter < letter).length }));
 
-const moveSlot = (slots, from, to) => {
+/* Return the slots with one of them moved. */
+export const moveSlot = (slots, from, to) => {
   const rest = slots.filter((_, slot) => slot !== from);
   return [...rest.slice(0, to), slots[from], ...rest.slice(to)];
 };

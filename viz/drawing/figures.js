@@ -35,7 +35,8 @@ const loaded = () => {
 
 // Layout ------------------------------------------------------------------------------------------
 
-const unpacked = (trace) => {
+/* Return a trace with the values of its levels, see viz/export/standalone.py. */
+export const unpacked = (trace) => {
   if (!trace.meta?.levels) return trace;
   const [low, high] = trace.meta.levels;
   const [rows, columns] = trace.z.shape.split(",").map(Number);
@@ -134,7 +135,8 @@ const selectionAt = (rule, index, value) => {
   return rule && Object.fromEntries(Object.entries(rule).map(([key, pick]) => [key, pick === "#" ? value : pick]));
 };
 
-const selectionOf = (trace, row, column) => {
+/* Return what a mark of a trace selects. */
+export const selectionOf = (trace, row, column) => {
   const { x, y } = trace.meta ?? {};
   if (!isMap(trace)) return { ...selectionAt(y, column, trace.y[column]), ...selectionAt(x, column, trace.x[column]) };
   return { ...selectionAt(y, row, valueOn(trace, "y", row)), ...selectionAt(x, column, valueOn(trace, "x", column)) };

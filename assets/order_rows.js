@@ -1,0 +1,126 @@
+/* The table of answers as plain data: texts, marks and places for one selected order. assets/order_table.js draws it. */
+import { plural } from "../viz/drawing/common.js";
+
+const MARKS = { true: "✓", false: "✗" };
+const WORDS = { true: "correct", false: "incorrect" };
+const CUT_OFF = "contains the answer, cut off";
+const SHORT_VERDICTS = { tie: "=", "no verdict": "–" };
+const NUM_SHADES = 6; // of distinct answers, in the stylesheet
+
+const wordOf = (answer) => (answer.is_cut_off ? CUT_OFF : WORDS[answer.is_correct]);
+
+const valueOf = ({ verdict, text }) => verdict ?? text; // judges are compared by their verdicts
+
+const doneOf = (answers) => answers.filter((answer) => answer?.is_done);
+
+/* Return the indices of the orders by the slot of a document, -1 for the sequence of the run. */
+export const sequenceOf = (orders, document) => {
+  const slots = orders.map((order) => order.indexOf(document));
+  return [...orders.keys()].sort((left, right) => slots[left] - slots[right]);
+};
+
+/* Return the number of each distinct answer, from 1. */
+export const answerNumbers = (methods) => {
+  const values = new Set(doneOf(methods.flatMap(({ answers }) => answers)).map(valueOf));
+  return new Map([...values].map((value, place) => [value, place + 1]));
+};
+
+/* Return the mark of an answer: name and color of the distinct answer, a sign whether it is correct, a description. */
+export const markOf = (answer, documents, numbers) => {
+  const sign = answer?.is_cut_off ? "(✓)" : (MARKS[answer?.is_correct] ?? "");
+  if (!answer?.is_done) {
+    const [name, says] = answer ? ["…", "not finished"] : ["·", "not computed"];
+    return { kind: "open", name, sign, says };
+  }
+  const { verdict } = answer;
+  const number = numbers.get(valueOf(answer));
+  const badge = documents.find((one) => one.letter === verdict);
+  const name = badge ? verdict : (SHORT_VERDICTS[verdict] ?? String(number));
+  const words = [verdict ? `verdict ${verdict}` : `answer ${number}`, wordOf(answer)];
+  if (!answer.is_comparable) words.push("computed with another dtype than the other orders");
+  return {
+    kind: wordOf(answer) ?? "done",
+    name: answer.is_comparable ? name : `${name}*`,
+    sign,
+    says: words.filter(Boolean).join(", "),
+    ...(badge ? { color: badge.color, ink: badge.ink } : { shade: (number - 1) % NUM_SHADES }),
+  };
+};
+
+/* Return how many answers of a method are correct and distinct, as a text. */
+export const countText = ({ answers }) => {
+  const done = doneOf(answers);
+  if (!done.length) return "";
+  const comparable = done.filter((answer) => answer.is_comparable);
+  const kinds = plural(new Set(comparable.map(valueOf)).size, done[0].verdict ? "verdict" : "answer");
+  if (done[0].is_correct === null) return kinds;
+  const numCutOff = done.filter((answer) => answer.is_cut_off).length;
+  const correct = `${done.filter((answer) => answer.is_correct).length} of ${done.length} correct`;
+  return [correct, numCutOff && `${numCutOff} (✓)`, kinds].filter(Boolean).join(" · ");
+};
+
+/* Return a text that names the orders: all, or some of all. */
+export const ordersText = (orders, { sampledFrom, sortedBy, letter }) => {
+  const count = orders.length;
+  const size = orders[0].length;
+  const all = Array.from({ length: size }, (_, place) => place + 1).reduce((left, right) => left * right, 1);
+  const some = size > sampledFrom ? `${count} of ${all.toLocaleString("en")} orders (sample)` : `${count} of ${all} orders`;
+  const text = count === all ? `All ${all} orders` : some;
+  return sortedBy < 0 ? text : `${text}, ${letter(sortedBy)} in slot 1 → ${size}`;
+};
+
+const tickOf = (table, answer, index, position) => {
+  const { orders, documents, numbers, sequence, sortedBy, shown } = table;
+  const mark = markOf(answer, documents, numbers);
+  const slot = (order) => orders[order].indexOf(sortedBy);
+  const label = `Order ${table.nameOf(orders[index])}: ${mark.says}`;
+  return {
+    ...mark,
+    index,
+    label,
+    title: answer ? `${label}\n${answer.text}` : label,
+    isShown: index === shown,
+    isNextSlot: position > 0 && slot(index) !== slot(sequence[position - 1]),
+  };
+};
+
+const rowOf = (table, method, state) => {
+  const answer = method.answers[table.shown];
+  const bars = method.positions[table.shown] ?? [];
+  const places = [...bars].sort((left, right) => left.left - right.left).map(({ document }) => table.letter(document));
+  const token = answer?.origin?.token;
+  return {
+    method,
+    answer,
+    bars,
+    barsLabel: bars.length ? `From far to near: ${places.join(" ")}` : state.no_positions,
+    laneTitle: token ? `Positions for the query token “${token.trim()}”` : "",
+    mark: markOf(answer, table.documents, table.numbers),
+    markTitle: answer?.is_correct === null ? "" : `${answer?.is_cut_off ? `${CUT_OFF}; ` : ""}${state.rule}`,
+    text: answer?.text ?? (state.is_busy ? "…" : "not computed in this order"),
+    ticks: table.sequence.map((index, position) => tickOf(table, method.answers[index], index, position)),
+    count: countText(method),
+    countTitle: method.answers.some((one) => one?.is_cut_off) ? `(✓) ${CUT_OFF}` : "",
+  };
+};
+
+/* Return the table.
+
+   state: JSON of viz/page/answers/order_table.py. documents: letter, color and ink of each. shown: index of the selected
+   order, -1 for one that was not computed. sortedBy: document whose slot sorts the orders, -1 for none. */
+export const tableOf = (state, { documents, shown, sortedBy, sampledFrom }) => {
+  const { orders, methods } = state;
+  const letter = (document) => documents[document].letter;
+  const nameOf = (order) => order.map(letter).join(" ");
+  const sequence = sequenceOf(orders, sortedBy);
+  const numbers = answerNumbers(methods);
+  const table = { orders, documents, shown, sortedBy, letter, nameOf, sequence, numbers };
+  const shownText = () =>
+    shown < 0 ? "This order is not computed." : `Order ${sequence.indexOf(shown) + 1} of ${orders.length}: ${nameOf(orders[shown])}`;
+  return {
+    sequence,
+    status: orders.length ? shownText() : "No results yet.",
+    orders: orders.length ? ordersText(orders, { sampledFrom, sortedBy, letter }) : "Orders",
+    rows: methods.map((method) => rowOf(table, method, state)),
+  };
+};

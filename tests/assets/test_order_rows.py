@@ -1,0 +1,110 @@
+"""Tests of the table of answers as plain data."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.javascript import Call, scripts
+
+DOCUMENTS = [{"letter": letter, "color": f"#{letter}", "ink": "#fff"} for letter in "ABC"]
+
+
+@pytest.fixture(scope="module")
+def call() -> Call:
+    return scripts("order_rows")
+
+
+def answer(text: str, **fields: Any) -> dict[str, Any]:
+    given = {"is_done": True, "is_correct": None, "is_cut_off": False, "is_comparable": True, "verdict": None}
+    return {"text": text, **given, **fields}
+
+
+def table(call: Call, answers: list[Any], **options: Any) -> Any:
+    bars = [{"document": 1, "left": 0.4}, {"document": 0, "left": 0.1}]
+    method = {"name": "pine", "label": "PINE", "answers": answers, "positions": [bars, []]}
+    state = {"orders": [[0, 1], [1, 0]], "methods": [method], "no_positions": "none", "rule": "exact"}
+    given = {"documents": DOCUMENTS, "shown": 0, "sortedBy": -1, "sampledFrom": 4}
+    return call("order_rows.tableOf", state, given | options)
+
+
+@pytest.mark.parametrize(
+    ("correct", "text"),
+    [
+        ((None, None), "2 answers"),
+        ((True, False), "1 of 2 correct · 2 answers"),
+        ((True, True), "2 of 2 correct · 2 answers"),
+    ],
+)
+def test_count_text_has_correct_and_distinct_answers(call: Call, correct: tuple[Any, Any], text: str) -> None:
+    answers = [answer(name, is_correct=one) for name, one in zip("xy", correct, strict=True)]
+    assert call("order_rows.countText", {"answers": [*answers, None]}) == text
+
+
+def test_count_text_compares_verdicts_and_omits_other_dtypes(call: Call) -> None:
+    one, two = (answer(text, verdict="A") for text in ("A wins", "I say A"))
+    assert call("order_rows.countText", {"answers": [one, two]}) == "1 verdict"
+    other = answer("z", is_comparable=False)
+    assert call("order_rows.countText", {"answers": [answer("x"), other]}) == "1 answer"
+    assert call("order_rows.countText", {"answers": [None, answer("x", is_done=False)]}) == ""
+
+
+def test_answer_cut_off_is_counted_apart(call: Call) -> None:
+    answers = [answer("x", is_correct=True), answer("x", is_correct=True, is_cut_off=True)]
+    assert call("order_rows.countText", {"answers": answers}) == "2 of 2 correct · 1 (✓) · 1 answer"
+    row = table(call, answers, shown=1)["rows"][0]
+    assert row["mark"]["sign"] == "(✓)" and row["mark"]["kind"] == "contains the answer, cut off"
+    assert row["markTitle"] == "contains the answer, cut off; exact"
+
+
+def test_equal_answers_have_one_number_and_shade(call: Call) -> None:
+    ticks = table(call, [answer("x"), answer("y")])["rows"][0]["ticks"]
+    assert [(tick["name"], tick["shade"]) for tick in ticks] == [("1", 0), ("2", 1)]
+    ticks = table(call, [answer("x"), answer("x", is_comparable=False)])["rows"][0]["ticks"]
+    assert [(tick["name"], tick["shade"]) for tick in ticks] == [("1", 0), ("1*", 0)]
+    assert ticks[1]["says"].endswith("computed with another dtype than the other orders")
+
+
+def test_verdicts_have_the_color_of_their_document(call: Call) -> None:
+    ticks = table(call, [answer("B.", verdict="B", is_correct=False), answer("=", verdict="tie")])["rows"][0][
+        "ticks"
+    ]
+    assert ticks[0] | {"name": "B", "sign": "✗", "color": "#B", "says": "verdict B, incorrect"} == ticks[0]
+    assert ticks[1]["name"] == "=" and "color" not in ticks[1]
+
+
+def test_missing_answers_are_named(call: Call) -> None:
+    shown = table(call, [answer("", is_done=False), None])
+    assert [tick["label"] for tick in shown["rows"][0]["ticks"]] == [
+        "Order A B: not finished",
+        "Order B A: not computed",
+    ]
+    assert table(call, [None, None])["rows"][0]["text"] == "not computed in this order"
+
+
+def test_orders_are_sorted_by_the_slot_of_a_document(call: Call) -> None:
+    shown = table(call, [answer("x"), answer("y")], sortedBy=1)
+    assert shown["sequence"] == [1, 0] and shown["status"] == "Order 2 of 2: A B"
+    ticks = shown["rows"][0]["ticks"]
+    assert [(tick["index"], tick["isShown"], tick["isNextSlot"]) for tick in ticks] == [
+        (1, False, False),
+        (0, True, True),
+    ]
+    assert shown["orders"] == "All 2 orders, B in slot 1 → 2"
+
+
+def test_order_that_was_not_computed_has_no_answer(call: Call) -> None:
+    shown = table(call, [answer("x"), answer("y")], shown=-1)
+    assert shown["status"] == "This order is not computed." and shown["rows"][0]["barsLabel"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "text"),
+    [(3, 6, "All 6 orders"), (3, 2, "2 of 6 orders"), (8, 3, "3 of 40,320 orders (sample)")],
+)
+def test_orders_text_names_all_some_or_a_sample(call: Call, size: int, count: int, text: str) -> None:
+    given = {"sampledFrom": 4, "sortedBy": -1}
+    assert call("order_rows.ordersText", [list(range(size))] * count, given) == text
+
+
+def test_bars_are_read_from_far_to_near(call: Call) -> None:
+    assert table(call, [answer("x"), None])["rows"][0]["barsLabel"] == "From far to near: A B"

@@ -1,0 +1,124 @@
+"""Tests of words, slots, ribbons and values, as the scripts of the page compute them."""
+
+import json
+import random
+import re
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from tests.support.javascript import Call, scripts
+from viz.cards.compare import word_diff
+from viz.drawing.pictures import Numbers
+from viz.export.standalone import LEVELS, MIN_PACKED_CELLS, as_csv, packed_json
+
+
+@pytest.fixture(scope="module")
+def call() -> Call:
+    return scripts("answers", "card", "documents", "figures")
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 orders"), (1, "1 order"), (2, "2 orders")])
+def test_plural_adds_s_unless_one(call: Call, count: int, text: str) -> None:
+    assert call("common.plural", count, "order") == text
+
+
+def test_answers_compare_words_as_python_does(call: Call) -> None:
+    draw = random.Random(7)
+    parts = ("the ", "key", " is", "Clara. ", "\n", "鑰匙", "it's ", "naïve", "_x1 ", "¿")
+    for _ in range(200):
+        pair = ["".join(draw.choices(parts, k=draw.randrange(12))) for _ in range(2)]
+        found = [
+            [[word["word"], not word["isShared"]] for word in side] for side in call("answers.compare", pair)
+        ]
+        assert found == [
+            [[word, changed] for words, changed in runs for word in words] for runs in word_diff(*pair)
+        ], pair
+
+
+def test_moved_slot_keeps_the_others_in_order(call: Call) -> None:
+    assert call("documents.moveSlot", list("abcd"), 0, 2) == ["b", "c", "a", "d"]
+    assert call("documents.moveSlot", list("abcd"), 3, 0) == ["d", "a", "b", "c"]
+
+
+def test_letters_close_their_gaps_in_order(call: Call) -> None:
+    slots = [{"card": name, "letter": letter} for name, letter in (("x", 4), ("y", 0), ("z", 2))]
+    assert [slot["letter"] for slot in call("documents.closeGaps", slots)] == [2, 0, 1]
+
+
+def test_card_counts_distinct_answers_most_frequent_first(call: Call) -> None:
+    given = [
+        {
+            "text": text,
+            "verdict": None,
+            "origin": None,
+            "is_done": True,
+            "is_correct": True,
+            "is_cut_off": False,
+        }
+        for text in ("x", "y", "y")
+    ]
+    found = call("card.distinctAnswers", {"answers": [*given, None]})
+    assert [(one["text"], one["count"]) for one in found] == [("y", 2), ("x", 1)]
+
+
+def test_long_answer_begins_near_its_decisive_word(call: Call) -> None:
+    text = "word " * 20 + "castle ends"
+    origin = {"start": 100, "stop": 106}
+    before, decisive, after = call("ribbons.partsOf", {"text": text, "origin": origin}, 12)
+    assert (decisive, after) == ("castle", " ends")
+    assert before == "… word word " and len(before) <= 14
+
+
+BAR = {"left": 0, "top": 0, "bottom": 20, "width": 100}
+TEXT = {"left": 0, "top": 24, "bottom": 60, "width": 300}
+
+
+def numbers(path: str) -> list[float]:
+    return [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?", path)]
+
+
+def test_ribbon_to_a_lower_word_is_as_wide_as_the_share(call: Call) -> None:
+    word = {"left": 200, "top": 80, "bottom": 100, "width": 40}
+    for share in (0.2, 1.0):
+        path = numbers(call("ribbons.outline", BAR, word, share, word))
+        left, right = path[6], path[8]
+        assert (left + right) / 2 == 220 and right - left == pytest.approx(22 * share)
+        assert path[1] == 20 and path[7] == 80  # from the bar to the top of the word
+
+
+def test_ribbon_to_a_word_beside_goes_around_the_text(call: Call) -> None:
+    last_line = {"left": 200, "top": 32, "bottom": 56, "width": 40}
+    assert max(numbers(call("ribbons.outline", BAR, last_line, 0.5, TEXT))[1::2]) > TEXT["bottom"]
+    first_line = {"left": 200, "top": 24, "bottom": 40, "width": 40}
+    assert min(numbers(call("ribbons.outline", BAR, first_line, 0.5, TEXT))[1::2]) < BAR["top"]
+
+
+def test_packed_matrix_is_unpacked_within_a_level(call: Call) -> None:
+    side = int(np.ceil(np.sqrt(MIN_PACKED_CELLS)))
+    values = np.linspace(-3, 5, side * side).reshape(side, side)
+    values[0, 1] = np.nan
+    packed = json.loads(packed_json(go.Figure(go.Heatmap(z=values))))["data"][0]
+    found = np.array(call("figures.unpacked", packed)["z"], dtype=float)
+    np.testing.assert_allclose(found, values, atol=8 / LEVELS / 2 + 1e-12, equal_nan=True)
+
+
+def test_mark_selects_row_and_column_of_its_trace(call: Call) -> None:
+    matrix = {
+        "type": "heatmap",
+        "x0": 0,
+        "y0": 0,
+        "meta": {"x": [{"layer": 0}, {"layer": 1}], "y": {"token": "#"}},
+    }
+    assert call("figures.selectionOf", matrix, 7, 1) == {"layer": 1, "token": 7}
+    bars = {"type": "bar", "x": [0, 1], "y": [4, 5], "meta": {"x": [{"query": "a"}, {"query": "b"}]}}
+    assert call("figures.selectionOf", bars, 0, 1) == {"query": "b"}
+    assert call("figures.selectionOf", {"type": "bar", "x": [0], "y": [4]}, 0, 0) == {}
+
+
+def test_csv_escapes_quotes_and_formulas_as_python_does(call: Call) -> None:
+    rows = (('a "b", c', -1.5, None), ("=1+1", 2, "x\ny"))
+    numbers = Numbers(("x", "y", "z"), rows)
+    columns = {"columns": numbers.columns, "rows": numbers.rows}
+    assert call("pictures.csvOf", columns) == as_csv(numbers)
