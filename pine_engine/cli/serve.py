@@ -72,14 +72,9 @@ def serve(
     for key in keys:
         check_api_key(key, "api_keys", encoding="Latin-1")
     template = None if chat_template is None else read_text(chat_template)
-    from pine_engine.server.app import (
-        LOCAL_NAMES,
-        MAX_SECONDS,
-        ServerSettings,
-        check_origins,
-        open_port,
-        serve,
-    )
+    from pine_engine.server.hosts import check_origins
+    from pine_engine.server.listening import open_port, serve
+    from pine_engine.server.settings import LOCAL_NAMES, MAX_SECONDS, ServerSettings
 
     origins = tuple(split_names(allowed_origins) or ())
     check_origins(origins)

@@ -1,41 +1,35 @@
-"""Server of an engine with the interface of the OpenAI API: routes, API keys, limits, health and metrics."""
+"""Application with the interface of the OpenAI API: routes, API keys, and errors of requests."""
 
 import asyncio
 import hashlib
 import hmac
 import logging
-import socket
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
-from ipaddress import ip_network
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillDone, TokenGenerated
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.methods.table import get_method
 from pine_engine.models.resources import free_memory
-from pine_engine.prompts.chat_templates import ChatTemplateKwargs
 from pine_engine.rows.untrusted_json import load_json
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.runs import End, Runs
 from pine_engine.scheduling.turns import Client
+from pine_engine.server.hosts import filter_hosts
 from pine_engine.server.jobs import (
     HOW_TO_GIVE_DOCUMENTS,
     JobEvent,
@@ -55,21 +49,15 @@ from pine_engine.server.schema import (
     error_body,
     parse_body,
 )
-from pine_engine.web.addresses import is_among, is_host_name, is_origin, sender_of, split_netloc
-from pine_engine.web.connections import limit_connections
+from pine_engine.server.settings import ServerSettings
+from pine_engine.web.addresses import sender_of
 from pine_engine.web.health import Metrics, health_record
-from pine_engine.web.middleware import Handler, http_middleware, limit_body
+from pine_engine.web.middleware import http_middleware, limit_body
 
 log = logging.getLogger(__name__)
 
 MAX_BYTES = 2_000_000  # of the body of a request
 BODY_S = 30.0  # seconds in which the body must arrive
-MAX_CONNECTIONS = 512
-MAX_HEADER_BYTES = 65_536
-MAX_SECONDS = 300.0  # of an answer for clients on other machines, if no limit is set
-SHUTDOWN_S = 5  # seconds for active requests to end
-LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-LOCAL_NETWORKS = (ip_network("127.0.0.0/8"), ip_network("::1"))  # of reverse proxies on this machine
 DEFAULT_MODEL = "default"  # another name of the model, for clients that require one
 PLAIN_METHOD = "vanilla"  # of requests without documents
 CLIENT_CLOSED_REQUEST = 499  # status, in logs only, of nginx for a client that has disconnected
@@ -78,37 +66,6 @@ STREAM_HEADERS = {
     "Cache-Control": "no-cache",
     "X-Accel-Buffering": "no",  # nginx would wait for the end of the response
 }
-
-
-@dataclass(frozen=True)
-class ServerSettings:
-    """Settings of the server.
-
-    Attributes:
-        method: Method of requests that name none. Default: Engine.default_method.
-        max_new_tokens: Limit of tokens per answer, and its default.
-        max_seconds: Limit of seconds per answer, without the time in the queue; None for no limit.
-        queue_size: Requests that wait for the model.
-        max_active_runs: Requests that are computed at the same time, if half of the free memory suffices.
-        max_runs_per_client: Queued and active requests of one API key, or of one address without keys, at
-            most half of `queue_size`.
-        chat_template_kwargs: Arguments of the chat template, unless a request has others.
-        api_keys: Accepted keys. If empty, authentication is disabled.
-        allowed_hosts: Accepted Host headers; * for any.
-        allowed_origins: Origins whose pages may use the server in a browser, such as https://app.example; *
-            for any.
-    """
-
-    method: str | None = None
-    max_new_tokens: int = 512
-    max_seconds: float | None = None
-    queue_size: int = 32
-    max_active_runs: int = 8
-    max_runs_per_client: int = 16
-    chat_template_kwargs: ChatTemplateKwargs = field(default_factory=dict)
-    api_keys: tuple[str, ...] = ()
-    allowed_hosts: tuple[str, ...] = LOCAL_NAMES
-    allowed_origins: tuple[str, ...] = ()
 
 
 class Server:
@@ -329,62 +286,6 @@ class Server:
         uptime_s = round(time.monotonic() - self._began, 1)
         waiting = self.runs.queue.waiting
         return {"uptime_seconds": uptime_s, "running": self.runs.num_running, "waiting": waiting}
-
-
-def filter_hosts(names: Sequence[str]) -> Handler:
-    """Return middleware that rejects requests under other host names, as DNS rebinding sends them."""
-
-    async def handle(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        name, _ = split_netloc(Headers(scope=scope).get("host", ""))
-        if is_among(name, names):
-            await app(scope, receive, send)
-            return
-        message = f"unknown host name: got {name!r:.60}, expected {' or '.join(names)}"
-        status, content = error_body(ApiError(400, f"{message}; see --host", code="unknown_host"))
-        await JSONResponse(content, status)(scope, receive, send)
-
-    return handle
-
-
-def check_origins(origins: Sequence[str]) -> None:
-    """Raise InputError unless each origin is * or has the form in which browsers send it."""
-    for origin in origins:
-        if origin != "*" and not is_origin(origin):
-            expected = "expected * or an origin as browsers send it, such as https://app.example:8080"
-            message = f"invalid origin: got {origin!r:.60}, {expected}"
-            raise InputError(f"{message}. Correct it in --allowed-origins.", field="allowed_origins")
-
-
-def open_port(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises InputError if the port cannot be opened."""
-    if not is_host_name(host):
-        message = f"invalid host: got {host!r:.60}, expected an address or a name of this machine"
-        raise InputError(f"{message}, such as 127.0.0.1. Correct it in --host.", field="host")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=MAX_CONNECTIONS)
-    except OSError as error:
-        message = f"port {port} of {host} cannot be opened: {error.strerror}; choose another --port"
-        raise InputError(message, field="port") from error
-
-
-def serve(engine: Engine, settings: ServerSettings, listener: socket.socket) -> None:
-    """Serve an engine until a signal."""
-    create_server(Server(engine, settings).app()).run(sockets=[listener])
-
-
-def create_server(app: Starlette, **options: Any) -> uvicorn.Server:
-    """Return a server of the application, with limits of its connections; options are those of uvicorn."""
-    config = uvicorn.Config(
-        app,
-        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-        timeout_graceful_shutdown=SHUTDOWN_S,
-        server_header=False,
-        **options,
-    )
-    server = uvicorn.Server(config)
-    limit_connections(server, MAX_CONNECTIONS, LOCAL_NETWORKS)
-    return server
 
 
 def _digest(key: str) -> str:

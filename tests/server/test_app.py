@@ -29,7 +29,7 @@ from pine_engine.prompts.thinking import find_markers, split_thinking
 from pine_engine.rows.untrusted_json import load_json
 from pine_engine.scheduling.turns import Client
 from pine_engine.server import app as server_app
-from pine_engine.server.app import Server, ServerSettings
+from pine_engine.server.app import Server
 from pine_engine.server.jobs import MAX_CHARACTERS_PER_TOKEN, tokenize_body
 from pine_engine.server.responses import ResponseText
 from pine_engine.server.schema import (
@@ -40,6 +40,7 @@ from pine_engine.server.schema import (
     ResponsesBody,
     parse_body,
 )
+from pine_engine.server.settings import ServerSettings
 from pine_engine.web import connections
 from tests.support.api_server import running_server, wait_until
 from tests.support.families import TinyLlama

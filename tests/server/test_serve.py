@@ -13,8 +13,8 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from pine_engine.cli.main import main
-from pine_engine.server import app as server_app
-from pine_engine.server.app import ServerSettings
+from pine_engine.server import listening
+from pine_engine.server.settings import ServerSettings
 from tests.support.api_server import wait_until
 from tests.support.commands import Run
 from tests.support.forks import fork
@@ -84,7 +84,7 @@ def test_answers_for_other_machines_have_a_time_limit(
     options: list[Any], seconds: float | None, pine: Run, served: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[ServerSettings] = []
-    monkeypatch.setattr(server_app, "serve", lambda engine, settings, listener: found.append(settings))
+    monkeypatch.setattr(listening, "serve", lambda engine, settings, listener: found.append(settings))
     assert pine("serve", "--port", free_port(), *options).status == 0
     assert found[0].max_seconds == seconds
 

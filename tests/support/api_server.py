@@ -14,7 +14,9 @@ import httpx
 from starlette.applications import Starlette
 
 from pine_engine import Engine
-from pine_engine.server.app import Server, ServerSettings, create_server
+from pine_engine.server.app import Server
+from pine_engine.server.listening import create_server
+from pine_engine.server.settings import ServerSettings
 
 
 @contextmanager
