@@ -74,7 +74,8 @@ def serve(
     template = None if chat_template is None else read_text(chat_template)
     from pine_engine.server.hosts import check_origins
     from pine_engine.server.listening import open_port, serve
-    from pine_engine.server.settings import LOCAL_NAMES, MAX_SECONDS, ServerSettings
+    from pine_engine.server.settings import MAX_SECONDS, ServerSettings
+    from pine_engine.web.addresses import LOCAL_NAMES
 
     origins = tuple(split_names(allowed_origins) or ())
     check_origins(origins)

@@ -1,7 +1,6 @@
 """Process of the server: its port, and limits of its connections."""
 
 import socket
-from ipaddress import ip_network
 from typing import Any
 
 import uvicorn
@@ -11,13 +10,12 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.server.app import Server
 from pine_engine.server.settings import ServerSettings
-from pine_engine.web.addresses import is_host_name
+from pine_engine.web.addresses import LOOPBACK, is_host_name
 from pine_engine.web.connections import limit_connections
 
 MAX_CONNECTIONS = 512
 MAX_HEADER_BYTES = 65_536
 SHUTDOWN_S = 5  # seconds for active requests to end
-LOCAL_NETWORKS = (ip_network("127.0.0.0/8"), ip_network("::1"))  # of reverse proxies on this machine
 
 
 def open_port(host: str, port: int) -> socket.socket:
@@ -48,5 +46,5 @@ def create_server(app: Starlette, **options: Any) -> uvicorn.Server:
         **options,
     )
     server = uvicorn.Server(config)
-    limit_connections(server, MAX_CONNECTIONS, LOCAL_NETWORKS)
+    limit_connections(server, MAX_CONNECTIONS, LOOPBACK)
     return server

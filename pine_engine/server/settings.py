@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from pine_engine.prompts.chat_templates import ChatTemplateKwargs
+from pine_engine.web.addresses import LOCAL_NAMES
 
-LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 MAX_SECONDS = 300.0  # of an answer for clients on other machines, if no limit is set
 
 

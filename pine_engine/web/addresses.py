@@ -9,7 +9,12 @@ from urllib.parse import urlsplit
 DEFAULT_PORTS = (80, 443)
 DEFAULT_PORT_OF = {"http": 80, "https": 443}
 
+LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")  # names of this machine
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+LOOPBACK: tuple[Network, ...] = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1"))
+"""Addresses of a reverse proxy on this machine."""
 
 
 def is_in(host: str, networks: Iterable[Network]) -> bool:

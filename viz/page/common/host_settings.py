@@ -16,12 +16,11 @@ from pine_engine.endpoint import NO_INTERNALS
 from pine_engine.errors import InputError
 from pine_engine.input_validation import check_api_key, describe
 from pine_engine.models.dtypes import RequestedDtype
-from pine_engine.web.addresses import Network, is_host_name, is_host_pattern
+from pine_engine.web.addresses import LOCAL_NAMES, LOOPBACK, Network, is_host_name, is_host_pattern
 
 MAX_COUNT = 1_000_000  # upper limit of counts that reserve no memory
 MAX_SECONDS = 604_800  # upper limit of times: a week, in seconds
 PUBLIC_SECONDS = 300  # default run timeout of a public page, in seconds
-LOOPBACK = (IPv4Network("127.0.0.0/8"), IPv6Network("::1"))  # addresses of a proxy on the same machine
 PRIVATE_NETWORKS: tuple[Network, ...] = (
     *LOOPBACK,
     *map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")),
@@ -34,8 +33,6 @@ OTHER_VARIABLES = ("PINE_API_KEYS", "PINE_API_KEY", "PINE_BASE_URL", "PINE_CHROM
 
 _SEGMENT = r"([A-Za-z0-9._~!$&+,;=:@-]|%[0-9A-Fa-f]{2})+"
 """Part of a path as browsers send it, without quotes and brackets, which HTML and templates interpret."""
-
-LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")  # addresses of this machine
 
 
 def _split(value: Any) -> Any:

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pine_engine.web.addresses import is_among, is_in, split_netloc
+from pine_engine.web.addresses import LOCAL_NAMES, is_among, is_in, split_netloc
 from pine_engine.web.middleware import without_headers
-from viz.page.common.host_settings import LOCAL_NAMES, HostSettings
+from viz.page.common.host_settings import HostSettings
 
 # gradio's page is made of scripts and styles in the page itself, and compiles some of its own.
 _POLICY = (
