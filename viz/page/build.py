@@ -11,7 +11,8 @@ from pine_engine.additions import find_addition
 from viz.cards.tutorial import anchor, explanations_html
 from viz.page.answers.filling import bind_choices
 from viz.page.answers.form_run import bind_workspace
-from viz.page.answers.run import Run, Shown
+from viz.page.answers.run import Run
+from viz.page.answers.shown import Shown
 from viz.page.answers.tutorial_recording import tutorial_recording
 from viz.page.answers.workspace import Workspace
 from viz.page.api.arguments import Host

@@ -8,7 +8,7 @@ import gradio as gr
 
 from viz.page.answers.form_state import inspect_form
 from viz.page.answers.form_updates import follow_answers
-from viz.page.answers.run import Inputs, Shown
+from viz.page.answers.shown import Inputs, Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import NEWEST_EVENT, PRIVATE_EVENT, bind

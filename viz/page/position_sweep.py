@@ -16,7 +16,7 @@ from viz.drawing.markup import empty_panel
 from viz.figures.order_effects import plot_order_effects
 from viz.figures.position_sweep import plot_position_sweep
 from viz.page.answers.form_state import FormState
-from viz.page.answers.run import Inputs, changes
+from viz.page.answers.shown import Inputs, changes
 from viz.page.answers.stale import stale_html
 from viz.page.answers.workspace import Workspace
 from viz.page.common.failures import notice

@@ -10,8 +10,9 @@ import gradio as gr
 from pine_engine.errors import InputError
 from viz.page.answers.filling import filled, filled_widgets
 from viz.page.answers.record import RunRecord, record_of
-from viz.page.answers.run import Run, Shown
+from viz.page.answers.run import Run
 from viz.page.answers.shared import results_of, shown_of
+from viz.page.answers.shown import Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.bundle import NAME, bundle
 from viz.page.common.disk import Disk, remove_folder

@@ -20,7 +20,8 @@ from viz.figures.shuffle import plot_shuffle
 from viz.page.answers.answering import accepted_answers, is_correct_by
 from viz.page.answers.form_run import Started, clear_before, end_run, show_view, start_run
 from viz.page.answers.order_answers import Order
-from viz.page.answers.run import Inputs, Run, Shown
+from viz.page.answers.run import Run
+from viz.page.answers.shown import Inputs, Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind, build_figure, figure_value

@@ -27,7 +27,8 @@ from viz.page.answers.answering import (
     remarks,
 )
 from viz.page.answers.order_answers import Order, order_answers
-from viz.page.answers.run import Run, Shown, finish_run
+from viz.page.answers.run import Run, finish_run
+from viz.page.answers.shown import Shown
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import check_orders, checked_request, request_layout
 from viz.page.form.form import Form

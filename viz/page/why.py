@@ -19,7 +19,8 @@ from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.answer_tokens import AnswerTokens
 from viz.figures.importance import normalize
 from viz.page.answers.recordings import RECORDED
-from viz.page.answers.run import Run, Shown
+from viz.page.answers.run import Run
+from viz.page.answers.shown import Shown
 from viz.page.form.examples import example_of, load_examples
 from viz.page.traced_run import plan_of
 from viz.page.tutorial.steps import source_of

@@ -20,7 +20,7 @@ from viz.lab.page.evaluate_job import MeasureRequest, prepare_measure
 from viz.page.answers.answering import prepare_answers
 from viz.page.answers.form_state import too_many_tokens
 from viz.page.answers.form_updates import planned_answers
-from viz.page.answers.run import Shown
+from viz.page.answers.shown import Shown
 from viz.page.build import build_page
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import form_layout

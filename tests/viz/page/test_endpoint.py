@@ -30,7 +30,8 @@ from viz.lab.page.data_sets import read_built_in
 from viz.lab.page.evaluate_job import MeasureRequest, prepare_measure
 from viz.page.answers.answering import prepare_answers, shown_html
 from viz.page.answers.order_table import order_table_json
-from viz.page.answers.run import Run, Shown
+from viz.page.answers.run import Run
+from viz.page.answers.shown import Shown
 from viz.page.api.results import compared, shuffled
 from viz.page.bundle import bundle
 from viz.page.common.host_settings import DEFAULTS, read_settings

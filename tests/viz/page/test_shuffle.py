@@ -22,7 +22,8 @@ from tests.support.viz_reading import read_html
 from tests.support.widgets import built
 from viz.cards.answers import AnswerCard
 from viz.page.answers.order_answers import Order, OrderAnswers
-from viz.page.answers.run import Run, Shown
+from viz.page.answers.run import Run
+from viz.page.answers.shown import Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.form.checks import form_layout

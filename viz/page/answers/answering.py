@@ -20,7 +20,8 @@ from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, planned
 from viz.cards.answers import AnswerCard, Reading, answer_grid
 from viz.cards.molecules import molecule_svg
-from viz.page.answers.run import Shown, finish_run
+from viz.page.answers.run import finish_run
+from viz.page.answers.shown import Shown
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.checks import form_layout

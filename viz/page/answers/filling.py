@@ -7,7 +7,7 @@ import gradio as gr
 from pine_engine.prompts.tasks import TASKS
 from viz.page.answers.form_run import show
 from viz.page.answers.recordings import recorded_of
-from viz.page.answers.run import Shown
+from viz.page.answers.shown import Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.failures import notice
 from viz.page.common.widgets import PRIVATE_EVENT, bind

@@ -9,7 +9,7 @@ import gradio as gr
 from pine_engine.scheduling.runs import Job
 from viz.page.answers.answering import accepted_answers, prepare_answers, shown_html, stopped_cards
 from viz.page.answers.order_table import order_table_json
-from viz.page.answers.run import Shown, keep_earlier
+from viz.page.answers.shown import Shown, keep_earlier
 from viz.page.answers.workspace import Workspace
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import HostSettings

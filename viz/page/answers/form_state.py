@@ -8,7 +8,7 @@ from pine_engine.errors import PineError
 from pine_engine.methods.table import METHODS, Output
 from pine_engine.models.load import context_words
 from pine_engine.scheduling.work import Work
-from viz.page.answers.run import Inputs
+from viz.page.answers.shown import Inputs
 from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.form.checks import check_form, too_long

@@ -7,7 +7,7 @@ import gradio as gr
 import pine_engine as pine
 from pine_engine.scheduling.work import Work, planned
 from viz.page.answers.form_state import FormState, total_sentence
-from viz.page.answers.run import Shown
+from viz.page.answers.shown import Shown
 from viz.page.answers.stale import stale_html
 from viz.page.answers.start import num_missing, start_json
 from viz.page.answers.workspace import Workspace

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from viz.cards.answers import AnswerCard
 from viz.page.answers.record import MethodAnswers, RunRecord
-from viz.page.answers.run import Shown
+from viz.page.answers.shown import Shown
 from viz.page.form.examples import FormExample, example_of
 from viz.page.form.form import Form
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import gradio as gr
 
 from viz.drawing.markup import render
-from viz.page.answers.run import Inputs, Shown
+from viz.page.answers.shown import Inputs, Shown
 from viz.page.form.orders import DEFAULT_ORDERS, number_of_orders, tries_all
 
 

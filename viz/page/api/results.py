@@ -11,7 +11,7 @@ import pine_engine as pine
 from pine_engine.engine.events import trace_report
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
-from viz.page.answers.run import Shown
+from viz.page.answers.shown import Shown
 from viz.page.api.result import ApiResult, known
 from viz.page.internals.left_out_job import LeftOutView
 

@@ -12,7 +12,8 @@ from pine_engine.errors import InputError
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, planned
 from viz.page.answers.answering import REDRAW_S, prepare_answers, progress_sentence
-from viz.page.answers.run import Run, Shown
+from viz.page.answers.run import Run
+from viz.page.answers.shown import Shown
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.form import Form
 from viz.page.internals.attention_job import check_model

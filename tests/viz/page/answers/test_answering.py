@@ -22,7 +22,7 @@ from viz.cards.answers import AnswerCard
 from viz.page.answers import filling, form_run
 from viz.page.answers.answering import accepted_answers, shown_html, stopped_cards
 from viz.page.answers.recordings import recorded_of
-from viz.page.answers.run import Shown
+from viz.page.answers.shown import Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS

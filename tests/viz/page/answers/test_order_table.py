@@ -15,7 +15,8 @@ from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.order_answers import Order, OrderAnswers
 from viz.page.answers.order_table import document_bars, order_table_json
 from viz.page.answers.recordings import recorded_of
-from viz.page.answers.run import Run, Shown, keep_earlier
+from viz.page.answers.run import Run
+from viz.page.answers.shown import Shown, keep_earlier
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
 from viz.page.form.options import DEFAULT_METHODS

@@ -17,8 +17,8 @@ from viz.page.answers.order_answers import Order, OrderAnswers
 from viz.page.answers.order_table import order_table_json
 from viz.page.answers.record import MethodAnswers, Results, RunRecord, record_of
 from viz.page.answers.recordings import recorded_of
-from viz.page.answers.run import Shown, keep_earlier
 from viz.page.answers.shared import results_of, shown_of
+from viz.page.answers.shown import Shown, keep_earlier
 from viz.page.form.documents import Entry
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form

@@ -8,7 +8,7 @@ import pytest
 from viz.cards.answers import AnswerCard
 from viz.page.answers.order_answers import OrderAnswers
 from viz.page.answers.recordings import recorded_of
-from viz.page.answers.run import Shown
+from viz.page.answers.shown import Shown
 from viz.page.answers.start import num_missing, start_json
 from viz.page.form.examples import load_examples
 from viz.page.form.options import DEFAULT_METHODS

@@ -8,7 +8,7 @@ import pytest
 from tests.support.runs import THREE, swapped
 from tests.support.viz_reading import read_html
 from viz.page.answers.recordings import recorded_of
-from viz.page.answers.run import changes
+from viz.page.answers.shown import changes
 from viz.page.answers.stale import stale_html
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
