@@ -11,8 +11,8 @@ the members of `Backend` in a package of its own below this file, and open it wh
 - `tests/test_backend.py` checks these properties for each backend in its list.
 """
 
-from collections.abc import Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, Unpack
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from pine_engine.engine.events import Event
 from pine_engine.methods.table import Method, Output, Requirement
@@ -54,6 +54,14 @@ class Backend(Protocol):
         """Model and decoding in words, with everything that may change an answer."""
 
     @property
+    def extra_body(self) -> Mapping[str, Any]:
+        """Fields that the user adds to each request; empty if there are no requests."""
+
+    @property
+    def tokenizer(self) -> Any:
+        """Tokenizer of prompts with its chat template, None without text."""
+
+    @property
     def invariance_warning(self) -> str | None:
         """Reason in a sentence if bitwise identical results are not guaranteed, or None."""
 
@@ -92,6 +100,9 @@ class Backend(Protocol):
 
     def tokenize(self, prompt: Prompt | TokenLayout) -> TokenLayout:
         """Return the ids of a prompt. Raises InputError for an invalid one."""
+
+    def tokenize_answer(self, text: str) -> tuple[int, ...]:
+        """Return the ids of a text that follows a prompt."""
 
     def decode_tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each token; an empty list if only a server knows them."""

@@ -5,7 +5,7 @@ import math
 import os
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -72,6 +72,7 @@ class PreparedModel:
 
     ids_per_token = 1
     answer_warning: str | None = None
+    extra_body: Mapping[str, Any] = {}
 
     _packed: dict[nn.Parameter, PackedWeight]
     _patched_models: tuple[PatchedModel, ...]

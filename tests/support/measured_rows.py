@@ -1,7 +1,6 @@
 """Rows that are measured on tiny models: a question, a pair, and any number of other pairs."""
 
 from collections.abc import Generator, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -9,11 +8,10 @@ import pytest
 from pine_engine import Document, Engine
 from pine_engine.engine import passes
 from pine_engine.engine.events import Event
-from pine_engine.lab.evaluation.measure import run_evaluation
+from pine_engine.lab.evaluation.measure import stream_evaluation
 from pine_engine.lab.evaluation.record import Key, Record
 from pine_engine.lab.evaluation.settings import choose
 from pine_engine.prompts.examples import Example
-from pine_engine.scheduling.scheduler import stream_shared
 
 TIMES = {"prefill_s", "decode_s", "seconds"}
 
@@ -43,10 +41,9 @@ def pairs(count: int) -> list[dict[str, Any]]:
 
 def measure(
     engine: Engine, examples: Sequence[Example], *, found: Iterable[Record] = (), **options: Any
-) -> Generator[Event | Record, None, None]:
+) -> Generator[Event | Record | str, None, None]:
     """Yield the events and records of an evaluation; the options are those of `choose`."""
-    settings = choose(examples, **options)
-    return stream_shared(partial(run_evaluation, engine, examples, settings, found=found))
+    return stream_evaluation(engine, examples, choose(examples, **options), found=found)
 
 
 def evaluate_records(engine: Engine, examples: Sequence[Example], **options: Any) -> dict[Key, Record]:

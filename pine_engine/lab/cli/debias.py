@@ -1,7 +1,8 @@
 """Subcommand `debias`: answers of a debiasing wrapper around a method."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,16 +10,18 @@ import typer
 
 import pine_engine as pine
 from pine_engine.cli import output
-from pine_engine.cli.endpoint import EndpointOptions, send
+from pine_engine.cli.endpoint import EndpointOptions
 from pine_engine.cli.options import ModelOptions, Positive, TemplateKwargs, split_names
 from pine_engine.cli.output import CommandResult
-from pine_engine.errors import InputError
+from pine_engine.cli.receive import Received
+from pine_engine.errors import EndpointError, InputError
 from pine_engine.prompts.chat_templates import parse_kwargs
 from pine_engine.prompts.orders import MAX_ORDERS
 from pine_engine.prompts.request import read_requests
 
-if TYPE_CHECKING:
-    from pine_engine.endpoint.client import Endpoint
+if TYPE_CHECKING:  # these import torch
+    from pine_engine.backend import Backend
+    from pine_engine.lab.debias.combining import DebiasFailure
     from pine_engine.lab.debias.plan import DebiasPlan
 
 
@@ -54,11 +57,8 @@ def debias(
         model: Model that answers.
         server: Server that computes its answers.
     """
-    kwargs = parse_kwargs(chat_template_kwargs)
-    endpoint = server.open(model, kwargs)
-    template_kwargs = {} if endpoint else kwargs
     named = [
-        (str(file) if name == str(file) else f"{file}, {name}", request.with_kwargs(template_kwargs))
+        (str(file) if name == str(file) else f"{file}, {name}", request)
         for file in files
         for name, request in read_requests(file, pine.LabeledRequest)
     ]
@@ -76,65 +76,83 @@ def debias(
         seed=seed,
         max_orders=max_orders,
     )
-    if endpoint:
-        return _debias_on_endpoint(endpoint, plan, names)
+    backend, kwargs = server.open_backend(model, parse_kwargs(chat_template_kwargs))
+    plan = replace(plan, requests=tuple(request.with_kwargs(kwargs) for request in plan.requests))
+    received, results = _receive(backend, plan, names)
+    result = _debias_result(output.report_header(backend), plan, names, results)
+    return received.finish(backend, result)
 
-    engine = model.load(needs_tokenizer=True)
-    results: list[pine.DebiasResult] = []
+
+def _receive(
+    backend: "Backend", plan: "DebiasPlan", names: list[str]
+) -> "tuple[Received, dict[int, pine.DebiasResult | DebiasFailure]]":
+    """Run a plan and show progress; Ctrl-C or a failure of all requests keeps the results before it.
+
+    Returns the results by index of the question.
+    """
+    from pine_engine.lab.debias.combining import DebiasFailure  # these import torch
+    from pine_engine.lab.debias.debias import debias_each
+
+    received = Received(names, {}, [{} for _ in names], [])
+    results: dict[int, pine.DebiasResult | DebiasFailure] = {}
+    num_missing = list(map(len, plan.orders))
+    pairs = debias_each(backend, plan)
     with output.progress(plan.num_prompts) as advance:
-        for event in pine.run_debias(engine, plan):
-            if isinstance(event, pine.PrefillDone):
-                advance(f"{event.method}: prefill finished")
-            elif isinstance(event, pine.DebiasResult):
-                results.append(event)
-    return _debias_result(output.report_header(engine), plan, names, results)
-
-
-def _debias_on_endpoint(endpoint: "Endpoint", plan: "DebiasPlan", names: list[str]) -> CommandResult:
-    """Run a plan by a server; the first request of each question is repeated."""
-    from pine_engine.lab.debias.on_endpoint import debias_replies, plan_requests  # imports torch
-
-    planned = plan_requests(endpoint, plan)
-    sent = send(endpoint, [request for each in planned for request in each])
-    results: list[pine.DebiasResult | InputError] = []
-    for index, each in enumerate(planned):
         try:
-            results.append(debias_replies(plan, index, [sent.replies[request] for request in each]))
-        except InputError as error:
-            results.append(error)
-    result = _debias_result(output.report_header(endpoint), plan, names, results)
-    places = [
-        f"{name}, order {index + 1}"
-        for name, each in zip(names, planned, strict=True)
-        for index in range(len(each))
-    ]
-    return sent.finish(result, places)
+            with closing(pairs):
+                for index, event in pairs:
+                    match event:
+                        case pine.RequestsPlanned() | pine.Repeated():
+                            received.take(index, event)
+                        case pine.PrefillDone(method=method):
+                            advance(f"{method}: prefill finished")
+                        case pine.GenerationFinished(answer=answer) if received.has_requests:
+                            received.has_answers |= not answer.refusal
+                            num_missing[index] -= 1
+                            advance(f"{names[index]}: answer finished")
+                        case pine.DebiasResult():
+                            results[index] = event
+                        case DebiasFailure(refusals=refusals):
+                            results[index] = event
+                            received.refused += [
+                                (f"{names[index]}, order {order + 1}", reason)
+                                for order, reason in refusals.items()
+                            ]
+        except (EndpointError, KeyboardInterrupt) as error:
+            if not received.has_answers and not results:
+                raise
+            received.is_stopped = isinstance(error, KeyboardInterrupt)
+            if not received.is_stopped:
+                for index in set(range(len(names))) - results.keys():
+                    results[index] = DebiasFailure(str(error))
+                    received.refused += [(names[index], str(error))] * num_missing[index]
+    return received, results
 
 
 def _debias_result(
     report: dict[str, Any],
     plan: "DebiasPlan",
     names: list[str],
-    results: "Sequence[pine.DebiasResult | InputError]",
+    results: "Mapping[int, pine.DebiasResult | DebiasFailure]",
 ) -> CommandResult:
-    """Return report and table of the results of each question, or of the reason why it has none.
+    """Return report and table of the result of each question, or of the reason why it has none.
 
-    Raises the reason if no question has a result.
+    Raises InputError with this reason if no question has a result.
     """
-    failures = [result for result in results if isinstance(result, InputError)]
+    from pine_engine.lab.debias.combining import DebiasFailure
+
+    by_file = [(names[index], results[index]) for index in sorted(results)]
+    failures = [result.reason for _, result in by_file if isinstance(result, DebiasFailure)]
     if failures and len(failures) == len(results):
-        raise failures[0]
-    by_file = list(zip(names, results, strict=True))
+        raise InputError(failures[0], field="prompt")
     report |= {"wrapper": plan.wrapper.name, "base": plan.base, "prompts": plan.num_prompts}
-    report["results"] = [
-        {"file": file, **({"error": str(result)} if isinstance(result, InputError) else asdict(result))}
-        for file, result in by_file
-    ]
-    rows = []
+    report["results"], rows = [], []
     for file, result in by_file:
-        if isinstance(result, InputError):
-            rows.append({"file": file, "answer": f"no result: {result}"})
+        if isinstance(result, DebiasFailure):
+            report["results"].append({"file": file, "error": result.reason})
+            rows.append({"file": file, "answer": f"no result: {result.reason}"})
             continue
+        report["results"].append({"file": file, **asdict(result)})
         base_answers = [f"{answer or 'none'} {count}x" for answer, count in result.base_answers.items()]
         scores = [f"{label} {score:.3g}" for label, score in result.scores.items()]
         row = {"file": file, "answer": result.answer or "none", "scores": ", ".join(scores)}

@@ -10,7 +10,7 @@ from pine_engine.cli import output
 from pine_engine.cli.options import Limit, ModelOptions, OutputDir
 from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError, UnknownNameError
-from pine_engine.lab.cli.evaluate import evaluate
+from pine_engine.lab.cli.evaluate import EvaluationOptions, evaluate
 from pine_engine.lab.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.lab.evaluation.report.parts import report_parts
 from pine_engine.lab.evaluation.report.runs import read_runs
@@ -117,17 +117,15 @@ def reproduce_paper(
         run = output_dir / name
         output.print_note(f"{name}, to {run}")
         methods_of_paper, orders = STUDIES[name]
-        result = evaluate(
-            data / f"{name}.jsonl",
-            run,
+        options = EvaluationOptions(
             methods=methods or methods_of_paper,
             orders=orders,
             limit=limit,
             sample_seed=sample_seed,
             max_new_tokens=max_new_tokens,
             verdict="alphabetical",
-            model=model,
         )
+        result = evaluate(data / f"{name}.jsonl", run, options, model)
         output.print_result(result._replace(status=0), as_json=False)
         if result.status not in (0, output.FAILED):
             return CommandResult({}, [], status=result.status)

@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 from unicodedata import normalize
 
@@ -37,6 +37,19 @@ class DebiasResult:
     answer: str
     scores: dict[str, float]
     base_answers: dict[str, int]
+
+
+@dataclass(frozen=True)
+class DebiasFailure:
+    """Request without a result, because a server did not answer or its answers do not suffice.
+
+    Attributes:
+        reason: Reason in a sentence.
+        refusals: Reasons of the provider, by index of the refused order.
+    """
+
+    reason: str
+    refusals: dict[int, str] = field(default_factory=dict)
 
 
 def count_votes(
@@ -85,18 +98,20 @@ def average_labels(
     named = [with_tie(order, len(request.labels)) for order in orders]
     scores = combine_labels(wrapper, logprobs, named, correction)
     # The runs behind those of the orders are content-free.
-    favorites = (order[_argmax(run)] for order, run in zip(named, logprobs, strict=False))
-    return _likeliest(request, scores, favorites)
+    favorites = (order[argmax(run)] for order, run in zip(named, logprobs, strict=False))
+    return likeliest_label(request, scores, favorites)
 
 
-def _likeliest(request: LabeledRequest, scores: Sequence[float], favorites: Iterable[int]) -> DebiasResult:
+def likeliest_label(
+    request: LabeledRequest, scores: Sequence[float], favorites: Iterable[int]
+) -> DebiasResult:
     """Return the label with the largest score as the answer; `favorites` are the labels of the base runs."""
     by_label = dict(zip(request.labels, scores, strict=True))
     names = dict(enumerate(request.labels))
     if (tie := _tie_label(request)) is not None:
         names[tie] = TIE
     is_tie = 1 < len(scores) == scores.count(scores[0])
-    answer = TIE if is_tie else names[_argmax(scores)]
+    answer = TIE if is_tie else names[argmax(scores)]
     return DebiasResult(answer, by_label, dict(Counter(map(names.__getitem__, favorites))))
 
 
@@ -158,7 +173,7 @@ def combine_labels(
 
 def _favorite(run: Sequence[float], order: Order) -> int | None:
     """Return the document with the largest probability in a run, None for several."""
-    return None if run.count(max(run)) > 1 else order[_argmax(run)]
+    return None if run.count(max(run)) > 1 else order[argmax(run)]
 
 
 def log_mean(logs: Sequence[float]) -> float:
@@ -176,6 +191,6 @@ def most_voted(votes: Iterable[Vote | None]) -> list[Vote]:
     return sorted(vote for vote, count in counts.items() if count == most)
 
 
-def _argmax(numbers: Sequence[float]) -> int:
+def argmax(numbers: Sequence[float]) -> int:
     """Return the index of the largest number, the first of equals."""
     return max(range(len(numbers)), key=numbers.__getitem__)

@@ -1,11 +1,14 @@
-"""run_debias: a plan of a wrapper, computed by a model."""
+"""run_debias: a plan of a wrapper, computed by a backend."""
 
 import time
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 
+from pine_engine.endpoint.client import Endpoint
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event, RunFinished
 from pine_engine.engine.generation import (
@@ -18,20 +21,22 @@ from pine_engine.engine.generation import (
 from pine_engine.engine.likelihood import LabelIds, label_ids, label_log_probabilities, log_probabilities
 from pine_engine.engine.passes import PassOptions
 from pine_engine.engine.run import prepare_run
-from pine_engine.errors import ModelError
+from pine_engine.errors import InputError, ModelError
 from pine_engine.lab.debias.calibrated_tokens import calibrated_prompt, num_continued
 from pine_engine.lab.debias.combining import (
+    DebiasFailure,
     DebiasResult,
-    _argmax,
-    _likeliest,
+    argmax,
     average_labels,
     count_votes,
+    likeliest_label,
     mean_probability,
     route,
 )
 from pine_engine.lab.debias.estimators import Correction, softmax
 from pine_engine.lab.debias.plan import DebiasPlan, content_free_prompts, in_order
-from pine_engine.lab.debias.wrappers import DEFAULT_BASE
+from pine_engine.lab.debias.requested import request_answers
+from pine_engine.lab.debias.wrappers import DEFAULT_BASE, check_wrapper
 from pine_engine.methods.table import Method, get_method
 from pine_engine.prompts.orders import Order
 from pine_engine.prompts.prompt import Prompt
@@ -39,29 +44,66 @@ from pine_engine.prompts.request import LabeledRequest
 from pine_engine.scheduling.scheduler import Coroutine, PendingPrefill, stream_shared
 from pine_engine.scheduling.worker import RunControl
 
+if TYPE_CHECKING:
+    from pine_engine.backend import Backend
 
-def run_debias(engine: Engine, plan: DebiasPlan) -> Generator[Event | DebiasResult, None, None]:
+
+def run_debias(backend: "Backend", plan: DebiasPlan) -> Generator[Event | DebiasResult, None, None]:
     """Run a plan; yield the events of all prompts, and a result for each request in turn.
 
     Closing the generator stops the model.
 
     Args:
-        engine: Engine with a tokenizer.
+        backend: Engine with a tokenizer, or endpoint.
         plan: Plan of plan_debias.
 
     Raises:
-        InputError: For a label of several tokens, and, before the first prompt, for a request that has no
-            prompt or a prompt that is too long.
-        ModelError: The base method does not fit the model.
+        InputError: For a label of several tokens, for a request that a server refuses, and, before the first
+            prompt, for a request that has no prompt or a prompt that is too long.
+        PineError: The base method or the wrapper does not fit the backend.
     """
-    engine.check_method(get_method(plan.base))
+    waiting: dict[int, DebiasResult] = {}
+    num_results = 0
+    for index, event in debias_each(backend, plan):
+        if isinstance(event, DebiasFailure):
+            raise InputError(event.reason, field="prompt")
+        if not isinstance(event, DebiasResult):
+            yield event
+            continue
+        waiting[index] = event
+        while num_results in waiting:
+            yield waiting.pop(num_results)
+            num_results += 1
+
+
+def debias_each(
+    backend: "Backend", plan: DebiasPlan
+) -> Generator[tuple[int, Event | DebiasResult | DebiasFailure], None, None]:
+    """Run a plan; yield (index of the request, event), the last of a request is its result or failure.
+
+    Raises PineError as run_debias, for what is known before the first prompt.
+    """
+    check_wrapper(backend, plan.wrapper)
+    backend.select_methods([plan.base])
     for request in plan.requests:
-        engine.check_length(request.tokenize(engine), plan.max_new_tokens)
+        backend.check_length(request.tokenize(backend), plan.max_new_tokens)
+    if isinstance(backend, Endpoint):
+        yield from request_answers(backend, plan)
+        return
+    assert isinstance(backend, Engine)
+    index = 0
+    with closing(_compute(backend, plan)) as events:
+        for event in events:
+            yield index, event
+            index += isinstance(event, DebiasResult)
+
+
+def _compute(engine: Engine, plan: DebiasPlan) -> Generator[Event | DebiasResult, None, None]:
+    """Run a plan by a loaded model; the results are in the order of the requests."""
     if plan.majority:
         for request, orders in zip(plan.requests, plan.orders, strict=True):
             yield from _vote(engine, plan, request, orders)
         return
-
     run = _generate if plan.wrapper.steps else _score_labels if plan.wrapper.margin is None else _route
     yield from stream_shared(partial(run, engine, plan))
 
@@ -141,7 +183,7 @@ def _route(engine: Engine, plan: DebiasPlan, control: RunControl) -> Coroutine[N
         for method in methods:
             observed.append(softmax((yield from _label_logprobs(engine, prompt, method, ids, control))))
         scores = observed[route(list(map(max, observed)), margin)]
-        control.report(_likeliest(request, scores, map(_argmax, observed)))
+        control.report(likeliest_label(request, scores, map(argmax, observed)))
 
 
 @torch.inference_mode()

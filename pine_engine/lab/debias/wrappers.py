@@ -7,11 +7,15 @@ differences between two wrappers are columns of the table.
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from pine_engine.errors import InputError
 from pine_engine.input_validation import Registry
 from pine_engine.lab.debias.estimators import ESTIMATORS, Estimator
 from pine_engine.prompts.orders import OrderKind
+
+if TYPE_CHECKING:  # imports torch
+    from pine_engine.backend import Backend
 
 Steps = Literal["first", "every"]  # generated tokens that are calibrated with the content-free prompts
 
@@ -80,3 +84,12 @@ NAMING = (
     f"{_FIRST} alone is {_FIRST}{SEPARATOR}{DEFAULT_BASE}."
 )
 """Explanation of the names for readers of the tables."""
+
+
+def check_wrapper(backend: "Backend", wrapper: Wrapper) -> None:
+    """Raise InputError if a wrapper needs log-probabilities that a backend does not return."""
+    if backend.misfit("logprobs") and not wrapper.votes:
+        known = ", ".join(row.name for row in DEBIASERS.values() if row.votes)
+        reason = "needs the probability of every label or token in each run, which a server does not return"
+        message = f"{wrapper.name} {reason}; use a loaded model, or choose from: {known}"
+        raise InputError(message, field="wrapper")

@@ -60,7 +60,10 @@ class HeldStates:
 class ComputedRun(ExampleRun):
     """Run of one example by a loaded model."""
 
-    _engine: Engine
+    @property
+    def _engine(self) -> Engine:
+        assert isinstance(self._backend, Engine)
+        return self._backend
 
     def compute(self) -> Coroutine[None]:
         """Report the records of the example, and the events of its runs."""

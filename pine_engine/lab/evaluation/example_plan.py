@@ -9,9 +9,8 @@ from collections.abc import Container, Hashable, Iterable, Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import product
 
-from pine_engine.endpoint.client import Endpoint
+from pine_engine.backend import Backend
 from pine_engine.endpoint.replies import Reply
-from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import ActiveGeneration
 from pine_engine.errors import InputError
 from pine_engine.lab.debias.calibrated_tokens import num_continued
@@ -157,7 +156,7 @@ class ExamplePlan:
 
     def __init__(
         self,
-        engine: Engine | Endpoint,
+        backend: Backend,
         example: Example,
         settings: Settings,
         *,
@@ -165,7 +164,7 @@ class ExamplePlan:
         learning: Container[str] = (),
     ) -> None:
         """Plan the results. done: keys of existing records. learning: methods that learn their prior here."""
-        self._engine, self._example, self._settings, self._learning = engine, example, settings, learning
+        self._backend, self._example, self._settings, self._learning = backend, example, settings, learning
         self._task = TASKS[example.task]
         self._layouts: dict[Hashable, list[TokenLayout]] = {}
         self._prefills: dict[Hashable, Prefill] = {}
@@ -229,12 +228,12 @@ class ExamplePlan:
         key = order.input_order, is_content_free
         if key not in self._layouts:
             request = order.request(self._example).with_kwargs(self._settings.chat_template_kwargs)
-            prompts = [request.prompt(self._engine)]
+            prompts = [request.prompt(self._backend)]
             if is_content_free:
-                prompts = content_free_prompts(self._engine, request)
-            self._layouts[key] = list(map(self._engine.tokenize, prompts))
+                prompts = content_free_prompts(self._backend, request)
+            self._layouts[key] = list(map(self._backend.tokenize, prompts))
         version = order.name if self._settings.recompute else ""
-        is_invariant = base.is_order_invariant and self._engine.invariance_warning is None
+        is_invariant = base.is_order_invariant and self._backend.invariance_warning is None
         found = []
         for layout in self._layouts[key]:
             moved = layout.reorder(order.permutation)

@@ -4,9 +4,8 @@ from collections import Counter
 from functools import cache
 from typing import Any
 
-from pine_engine.endpoint.client import Endpoint
-from pine_engine.engine.engine import Engine
-from pine_engine.errors import InputError, ModelError
+from pine_engine.backend import Backend
+from pine_engine.errors import PineError
 from pine_engine.lab.debias.estimators import Correction
 from pine_engine.lab.debias.measured import MeasuredMethod
 from pine_engine.lab.evaluation.document_orders import DocumentOrder
@@ -26,21 +25,21 @@ class ExampleRun:
 
     def __init__(
         self,
-        engine: Engine | Endpoint,
+        backend: Backend,
         example: Example,
         settings: Settings,
         done: set[Key],
         corrections: dict[str, Learned],
         control: RunControl,
     ) -> None:
-        self._engine, self._example, self._control = engine, example, control
+        self._backend, self._example, self._control = backend, example, control
         self._corrections = corrections
-        self._is_greedy = not isinstance(engine, Endpoint) or engine.is_greedy
+        self._is_greedy = backend.answer_warning is None
         self._verdict = settings.verdict
         self._max_new_tokens = settings.max_new_tokens or TASKS[example.task].max_new_tokens
         learning = {name for name, correction in corrections.items() if correction is None}
-        self._plan = ExamplePlan(engine, example, settings, done=done, learning=learning)
-        self._tokens = cache(engine.tokenize_answer)
+        self._plan = ExamplePlan(backend, example, settings, done=done, learning=learning)
+        self._tokens = cache(backend.tokenize_answer)
 
     def start(self) -> tuple[PlannedResult, ...]:
         """Emit the records of what cannot be computed, and return the other results."""
@@ -52,10 +51,10 @@ class ExampleRun:
         for result in self._plan.results:
             try:
                 for run in result.runs:
-                    self._engine.check_method(run.prefill.method)
-                    self._engine.check_length(run.prefill.layout, self._reserved_tokens(result))
+                    self._backend.select_methods([run.prefill.method])
+                    self._backend.check_length(run.prefill.layout, self._reserved_tokens(result))
                 waiting.append(result)
-            except (InputError, ModelError) as error:
+            except PineError as error:
                 self._fail(result, str(error))
         self._num_results = Counter(part for result in waiting for part in result.parts)
         for result in waiting:

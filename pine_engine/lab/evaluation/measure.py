@@ -1,10 +1,13 @@
 """Evaluation of examples: every example under every method in every document order, record by record."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from functools import partial
+from typing import Literal
 
 import torch
 
+from pine_engine.backend import Backend
+from pine_engine.endpoint.client import Endpoint
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import Event
 from pine_engine.lab.debias.estimators import Correction
@@ -12,10 +15,47 @@ from pine_engine.lab.evaluation.computed_run import ComputedRun
 from pine_engine.lab.evaluation.document_orders import AS_IS
 from pine_engine.lab.evaluation.learning import Corrections
 from pine_engine.lab.evaluation.record import Record
+from pine_engine.lab.evaluation.requested_run import run_requests
 from pine_engine.lab.evaluation.settings import Settings
 from pine_engine.prompts.examples import Example
-from pine_engine.scheduling.scheduler import Coroutine
-from pine_engine.scheduling.worker import RunControl
+from pine_engine.scheduling.scheduler import Coroutine, stream_shared
+from pine_engine.scheduling.worker import RunControl, stream_in_thread
+
+Beat = Literal["beat"]
+BEAT: Beat = "beat"  # item in place of an event, so that a stop takes effect during batched decoding
+
+
+def stream_evaluation(
+    backend: Backend,
+    examples: Sequence[Example],
+    settings: Settings,
+    *,
+    found: Iterable[Record] = (),
+    dataset: Sequence[Example] | None = None,
+    beat: tuple[float, Beat] | None = None,
+) -> Generator[Event | Record | Beat, None, None]:
+    """Yield each record when it is complete, and the events of its runs. Closing the generator stops them.
+
+    A prompt that is too long or refused, a document order that an example does not have, a method that does
+    not fit the model, and logits that are not finite become records with an error.
+
+    Args:
+        backend: Backend that answers.
+        examples: Examples to evaluate.
+        settings: Settings of the records.
+        found: Existing records, which are not computed again.
+        dataset: Examples of the whole run, of which `examples` may be a shard. Default: they are the same.
+        beat: Seconds, and an item that is yielded whenever there is no event for so long.
+
+    Raises:
+        EndpointError: The server does not answer.
+    """
+    if isinstance(backend, Endpoint):
+        requests = partial(run_requests, backend, examples, settings, found=found)
+        return stream_in_thread(requests, beat=beat)
+    assert isinstance(backend, Engine)
+    run = partial(run_evaluation, backend, examples, settings, found=found, dataset=dataset)
+    return stream_shared(run, beat=beat)
 
 
 @torch.inference_mode()
@@ -28,13 +68,7 @@ def run_evaluation(
     found: Iterable[Record] = (),
     dataset: Sequence[Example] | None = None,
 ) -> Coroutine[None]:
-    """Report each record when it is complete, and the events of its runs. Raises Cancelled after a stop.
-
-    A prompt that is too long, a document order that an example does not have, a method that does not fit the
-    model, and logits that are not finite become records with an error.
-    found: existing records, which are not computed again.
-    dataset: examples of the whole run, of which `examples` may be a shard; None if they are the same.
-    """
+    """Report records and events of a loaded model, see stream_evaluation. Raises Cancelled after a stop."""
     found = list(found)
     done = {record.key for record in found}
     corrections = Corrections(dataset or examples)

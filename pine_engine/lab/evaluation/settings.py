@@ -13,6 +13,7 @@ from pine_engine.endpoint import ENDPOINT, is_greedy
 from pine_engine.errors import InputError
 from pine_engine.invariance.platform_facts import Platform, platform_of
 from pine_engine.lab.debias.measured import MeasuredMethod, measured_methods
+from pine_engine.lab.debias.wrappers import check_wrapper
 from pine_engine.lab.evaluation.document_orders import AS_IS, check_orders, names_of
 from pine_engine.lab.evaluation.record import Key, rename_keys
 from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
@@ -23,9 +24,8 @@ from pine_engine.prompts.scoring import Verdict
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.rows.parse_errors import format_validation_errors
 
-if TYPE_CHECKING:
-    from pine_engine.endpoint.client import Endpoint
-    from pine_engine.engine.engine import Engine
+if TYPE_CHECKING:  # imports torch
+    from pine_engine.backend import Backend
 
 
 class Settings(BaseModel):
@@ -106,6 +106,22 @@ def choose(examples: Sequence[Example], *, methods: Sequence[str] | None = None,
     return settings
 
 
+def check_outputs(backend: "Backend", settings: Settings, examples: Sequence[Example]) -> None:
+    """Raise PineError for what a backend without log-probabilities of given texts cannot measure.
+
+    These are methods and wrappers that need them, and metrics if there are no choices to score.
+    """
+    if not backend.misfit("logprobs"):
+        return
+    backend.select_methods(dict.fromkeys(method.base for method in settings.measured))
+    for method in settings.measured:
+        if method.wrapper:
+            check_wrapper(backend, method.wrapper)
+    if settings.logprobs and not any(example.scored_choices for example in examples):
+        message = f"an endpoint has log-probabilities of choices only, and the task {settings.task} has none"
+        raise InputError(f"{message}; give --metrics generate, or choices in the data", field="metrics")
+
+
 def max_visited(method: MeasuredMethod, examples: Sequence[Example]) -> int:
     """Return the largest number of orders of the base method, over the examples that can be evaluated."""
     kind = method.wrapper.orders if method.wrapper else None
@@ -171,14 +187,15 @@ class RunInfo(Settings):
         }
 
 
-def run_info(settings: Settings, engine: "Engine | Endpoint", *, data: str, data_sha256: str) -> RunInfo:
+def run_info(settings: Settings, backend: "Backend", *, data: str, data_sha256: str) -> RunInfo:
     """Return the settings of a run that begins now, with the date if the chat template prints it."""
-    kwargs = TASKS[settings.task].with_date(engine.tokenizer, settings.chat_template_kwargs)
+    kwargs = TASKS[settings.task].with_date(backend.tokenizer, settings.chat_template_kwargs)
     return RunInfo(
         **settings.model_dump() | {KWARGS: kwargs},
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         data=data,
         data_sha256=data_sha256,
-        address=engine.model_ref,
-        platform=platform_of(engine),
+        address=backend.model_ref,
+        extra_body=backend.extra_body,
+        platform=platform_of(backend),
     )

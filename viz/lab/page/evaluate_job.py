@@ -6,19 +6,16 @@ from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-import pine_engine as pine
-from pine_engine.engine.events import Event
 from pine_engine.errors import InputError
 from pine_engine.lab.evaluation.record import Record, count_repeats
-from pine_engine.lab.evaluation.settings import Settings, choose, max_visited, run_info
+from pine_engine.lab.evaluation.settings import Settings, check_outputs, choose, max_visited, run_info
 from pine_engine.prompts.chat_templates import KWARGS, parse_kwargs
 from pine_engine.prompts.examples import Example
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.runs import PreparedJob
 from pine_engine.scheduling.work import Work, format_seconds
-from pine_engine.scheduling.worker import stream_in_thread
 from viz.lab.page.data_sets import DataSet, check_rows, check_rows_shipped
 from viz.page.answers.answering import progress_sentence
 from viz.page.common.host_settings import DEFAULTS, HostSettings
@@ -26,12 +23,8 @@ from viz.page.form import checks
 from viz.page.form.read_only import NO_TEMPLATE_KWARGS
 
 if TYPE_CHECKING:
-    from pine_engine.endpoint.client import Endpoint
+    from pine_engine.backend import Backend
 from viz.lab.page.evaluate_view import MeasureView
-
-Beat = Literal["beat"]
-
-BEAT: Beat = "beat"  # item in place of an event, so that Stop takes effect during batched decoding
 
 BEAT_S = 0.5  # seconds between two views
 
@@ -93,77 +86,58 @@ def work_sentence(request: MeasureRequest, host: HostSettings = DEFAULTS) -> str
 
 
 def prepare_measure(
-    engine: "pine.Engine | Endpoint", request: MeasureRequest, host: HostSettings = DEFAULTS
+    backend: "Backend", request: MeasureRequest, host: HostSettings = DEFAULTS
 ) -> PreparedJob[MeasureView]:
     """Plan the work from the first examples; results shared by several records count once.
 
     Raises InputError as `settings` does.
     """
-    from pine_engine.endpoint.client import Endpoint  # these import torch
-    from pine_engine.lab.evaluation.computed_run import caches_at_once
+    from pine_engine.lab.evaluation.computed_run import caches_at_once  # these import torch
     from pine_engine.lab.evaluation.example_plan import ExamplePlan, distinct_parts
-    from pine_engine.lab.evaluation.measure_endpoint import check_settings
 
     settings = request.settings(host)
-    if isinstance(engine, Endpoint):
-        check_settings(settings, request.examples)
-        _, settings = on_server(engine, settings)
+    check_outputs(backend, settings, request.examples)
+    backend, kwargs = backend.bind_template_kwargs(settings.chat_template_kwargs)
+    settings = settings.model_copy(update={KWARGS: kwargs})
     sample = request.examples[:SAMPLED]
     work = Work()
     for example in sample:
         longest = settings.max_new_tokens or TASKS[example.task].max_new_tokens
-        results = ExamplePlan(engine, example, settings).results
+        results = ExamplePlan(backend, example, settings).results
         prefills, generations = distinct_parts(results)
-        if isinstance(engine, Endpoint) and len(prefills) > 1:  # the first request is repeated
+        if backend.misfit("logprobs") and len(prefills) > 1:  # a server answers the first request twice
             prefills, generations = [*prefills[:1], *prefills], [*generations[:1], *generations]
-        tokens = sum(prefill.layout.num_tokens for prefill in prefills) // engine.ids_per_token
+        tokens = sum(prefill.layout.num_tokens for prefill in prefills) // backend.ids_per_token
         new_tokens = longest * sum(generation.num_rows for generation in generations)
-        num_bytes = caches_at_once(results, partial(engine.run_bytes, max_new_tokens=longest))
+        num_bytes = caches_at_once(results, partial(backend.run_bytes, max_new_tokens=longest))
         work += Work(len(prefills), tokens, new_tokens, len(prefills), bytes_at_once=num_bytes)
     work = work.times(len(request.examples) / max(1, len(sample)))
     return PreparedJob(work, partial(measure_rows, request=request, host=host))
 
 
-def on_server(endpoint: "Endpoint", settings: Settings) -> "tuple[Endpoint, Settings]":
-    """Return endpoint and settings for a server that renders the chat template with the arguments."""
-    kwargs = settings.chat_template_kwargs
-    return endpoint.with_template_kwargs(kwargs), settings.model_copy(update={KWARGS: {}})
-
-
 def measure_rows(
-    engine: "pine.Engine | Endpoint", request: MeasureRequest, host: HostSettings = DEFAULTS
+    backend: "Backend", request: MeasureRequest, host: HostSettings = DEFAULTS
 ) -> Generator[MeasureView, None, None]:
     """Evaluate the examples; closing the generator stops the model.
 
     Raises InputError for an invalid request, or for a prompt that is longer than the host allows.
     """
-    from pine_engine.endpoint.client import Endpoint  # these import torch
-    from pine_engine.lab.evaluation.measure import run_evaluation
-    from pine_engine.lab.evaluation.measure_endpoint import run_on_endpoint
-    from pine_engine.scheduling.scheduler import stream_shared
+    from pine_engine.lab.evaluation.measure import BEAT, stream_evaluation  # imports torch
 
     settings = request.settings(host)
-    if isinstance(engine, Endpoint):
-        engine, settings = on_server(engine, settings)
+    backend, kwargs = backend.bind_template_kwargs(settings.chat_template_kwargs)
+    settings = settings.model_copy(update={KWARGS: kwargs})
     if host.max_prompt_tokens is not None:  # without a limit the engine makes too long rows records
         for example in request.examples:
-            num_tokens = example.comparison().tokenize(engine).num_tokens // engine.ids_per_token
+            num_tokens = example.comparison().tokenize(backend).num_tokens // backend.ids_per_token
             if why := checks.too_long(num_tokens, host):
                 raise InputError(f"Example {example.id}: {why}")
-    info = run_info(settings, engine, data=request.rows.name, data_sha256=request.rows.sha256)
+    info = run_info(settings, backend, data=request.rows.name, data_sha256=request.rows.sha256)
     began = time.monotonic()
     last_view = began - BEAT_S  # the first progress is shown at once
-    if isinstance(engine, Endpoint):
-        info = info.model_copy(update={"extra_body": engine.extra_body})
     view = MeasureView("", info, tuple(settings.keys(request.examples)))
     yield replace(view, sentence=_progress(view, began))
-    events: Generator[Event | Record | Beat, None, None]
-    if isinstance(engine, Endpoint):
-        events = stream_in_thread(
-            partial(run_on_endpoint, engine, request.examples, info), beat=(BEAT_S, BEAT)
-        )
-    else:
-        events = stream_shared(partial(run_evaluation, engine, request.examples, info), beat=(BEAT_S, BEAT))
+    events = stream_evaluation(backend, request.examples, info, beat=(BEAT_S, BEAT))
     with closing(events):
         for event in events:
             if isinstance(event, Record):

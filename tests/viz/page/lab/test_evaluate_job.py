@@ -221,7 +221,7 @@ def test_stop_ends_the_model_while_decoding(engine: Engine, monkeypatch: pytest.
     monkeypatch.setattr(evaluate_job, "BEAT_S", 0.02)
     written, ended = threading.Event(), threading.Event()
 
-    def write_without_end(*arguments: object) -> Iterator[object]:
+    def write_without_end(*arguments: object, **_: object) -> Iterator[object]:
         yield PendingPrefill(1)
         control = arguments[-1]
         assert isinstance(control, RunControl)

@@ -1,13 +1,12 @@
-"""Evaluation of examples by a model behind an address: its requests, and their replies as records."""
+"""Run of examples by a server: one request for each prompt of a plan, and the replies as records."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 
 from pine_engine.endpoint.client import Endpoint
 from pine_engine.endpoint.replies import Reply
-from pine_engine.endpoint.requests import TextRequest
-from pine_engine.errors import InputError
-from pine_engine.lab.debias.on_endpoint import check_measured
+from pine_engine.endpoint.requests import TextRequest, describe_requests
+from pine_engine.engine.events import RequestsPlanned
 from pine_engine.lab.evaluation.example_plan import Generation, PlannedResult, Prefill, distinct_parts
 from pine_engine.lab.evaluation.example_run import ExampleRun
 from pine_engine.lab.evaluation.record import Record
@@ -20,16 +19,7 @@ Part = tuple[Prefill, Generation | None, tuple[str, ...]]
 """Prompt of a request, the answer if one is generated, and the choices with log-probabilities."""
 
 
-def check_settings(settings: Settings, examples: Sequence[Example]) -> None:
-    """Raise InputError for a method that does not run on an endpoint, and for no choices to score."""
-    for method in settings.measured:
-        check_measured(method)
-    if settings.logprobs and not any(example.scored_choices for example in examples):
-        message = f"an endpoint has log-probabilities of choices only, and the task {settings.task} has none"
-        raise InputError(f"{message}; give --metrics generate, or choices in the data", field="metrics")
-
-
-def run_on_endpoint(
+def run_requests(
     endpoint: Endpoint,
     examples: Sequence[Example],
     settings: Settings,
@@ -37,24 +27,33 @@ def run_on_endpoint(
     *,
     found: Iterable[Record] = (),
 ) -> None:
-    """Report each record when its replies are there; see run_evaluation.
+    """Report the size of the requests, and each record when its replies are there; see run_evaluation.
 
     The first request of an example with several records is repeated. Raises EndpointError if the server does
     not answer, and Cancelled after a stop.
     """
+    found = list(found)
+    if settings.keys(examples).keys() - {record.key for record in found}:
+        planned = list(planned_requests(endpoint, examples, settings, found=found))
+        control.report(RequestsPlanned(len(planned), describe_requests(planned)))
     sent: dict[TextRequest, tuple[ExampleRun, Part]] = {}
-
-    def requests() -> Iterator[TextRequest]:
-        for run, parts in _planned(endpoint, examples, settings, control, found):
-            for request, part in parts.items():
-                sent[request] = run, part
-                yield request
-
-    with closing(endpoint.send(requests(), control.check)) as pairs:
+    requests = _remembered(_planned(endpoint, examples, settings, control, found), sent)
+    with closing(endpoint.send(requests, control.check)) as pairs:
         for request, reply in pairs:
             run, part = sent.pop(request)
             _take(reply, *part)
             run.emit_finished()
+
+
+def _remembered(
+    planned: Iterable[tuple[ExampleRun, dict[TextRequest, Part]]],
+    sent: dict[TextRequest, tuple[ExampleRun, Part]],
+) -> Iterator[TextRequest]:
+    """Yield the requests when they can be sent, and enter their runs and parts into `sent`."""
+    for run, parts in planned:
+        for request, part in parts.items():
+            sent[request] = run, part
+            yield request
 
 
 def planned_requests(
