@@ -53,37 +53,79 @@ class DecodeStrategy(Protocol):
         """Key of sequences that can be batched: equal keys mean equal computation."""
 
     def extend(self, inputs: LayerInput, cache: LayerCache, members: Sequence[Any] = ()) -> Tensor:
-        """Append tokens to the cache, and return their attention output (H, Q, head_dim).
+        """Append tokens to the cache of one layer, and return their attention output.
 
-        `members` are the strategies of batched sequences, whose heads are concatenated in inputs and cache;
-        each records its own trace. A member is None for a finished sequence; without members, the sequence
-        is alone.
+        Args:
+            inputs: Tokens that follow those in the cache. Its scoring has scale, softcap and sinks.
+            cache: Cache of the layer, to which keys and values are appended.
+            members: Strategies of batched sequences, whose heads are concatenated in `inputs` and `cache`.
+                Each records its own trace. None for a finished sequence. Without members, there is one.
+
+        Shape:
+            inputs.query: (B * H, Q, head_dim), dtype of the model, rotated as in `prefill`. B is the number
+                of members, or 1; H and G are the query and key heads of one sequence.
+            inputs.key, inputs.value: (B * G, Q, head_dim), as the query.
+            cache.keys, cache.values: (B * G, capacity, head_dim), dtype of the model, or PromptState's
+                compute_dtype if the plan ranks.
+            Returns: (B * H, Q, head_dim), dtype of the query.
         """
 
 
 class Strategy(Protocol):
-    """Attention of all layers of one device for one prompt and plan."""
+    """Attention of all layers of one device for one prompt and plan.
+
+    A subclass is one kind of attention. `prefill` is called once for each layer, and `extend` of the
+    `decode_strategy` for each layer of each later pass. docs/recipes.md has a short subclass that runs.
+    """
 
     @property
     def decode_strategy(self) -> DecodeStrategy:
-        """Strategy for the tokens after the documents."""
+        """Strategy for the tokens after the documents: this object, unless a subclass returns another."""
         return cast(DecodeStrategy, self)
 
     def prefill(self, inputs: LayerInput, prefix: KeysValues | None) -> tuple[Tensor, LayerCache]:
-        """Return the attention output (H, n, head_dim) of a prompt, and its cache.
+        """Compute the attention of a prompt in one layer.
 
-        `prefix` are rotated keys, in the layout of the model, and values of a prefilled prefix, which
-        `inputs` then lacks.
+        Args:
+            inputs: Tokens of the prompt, in the order of the input.
+            prefix: Keys and values of a prefilled prefix, which `inputs` then lacks; otherwise None.
+
+        Shape:
+            inputs.query: (H, n, head_dim), dtype of the model. It is rotated if the plan has the model rotate
+                (`AttentionPlan.model_rotates`), otherwise unrotated.
+            inputs.key, inputs.value: (G, n, head_dim), as the query.
+            prefix: keys and values (G, prefix, head_dim) as `prefix` returns them: keys are rotated, in the
+                layout of the model, in the dtype of the cache they are from.
+
+        Returns:
+            Attention output (H, n, head_dim) in the dtype of the query, and the cache of all tokens, with
+            space for those that follow.
         """
 
     def prefix(self, layer: int, cache: LayerCache, length: int) -> KeysValues:
-        """Return the first `length` tokens of a prefilled cache in the form that `prefill` expects."""
+        """Return the prefix in a prefilled cache, in the form that `prefill` expects.
+
+        Args:
+            layer: Index of the layer.
+            cache: Cache of the layer, from this strategy.
+            length: Number of tokens of the prefix.
+
+        Shape:
+            Returns: keys and values (G, length, head_dim), keys rotated, in the layout of the model.
+        """
         return cache.keys[:, :length], cache.values[:, :length]
 
     def convert_keys(self, layer: int, keys: Tensor, source: AttentionPlan) -> Tensor:
-        """Convert cached keys (G, n, head_dim) of prefix and documents to those of this strategy.
+        """Convert cached keys of prefix and documents to those of this strategy.
 
-        `source` is the plan of the cache. It encodes documents in the same way.
+        Args:
+            layer: Index of the layer.
+            keys: Keys in a cache that another prompt under `source` has filled.
+            source: Plan of that prompt, which encodes documents in the same way.
+
+        Shape:
+            keys: (G, n, head_dim), rotated, dtype of the cache; n tokens of prefix and documents, or of the
+                prefix if the plan ranks. Returns: as keys.
         """
         return keys
 

@@ -4,12 +4,16 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from pine_engine import METHODS, Engine, PrefixCache, TokenLayout, generate_batch
 from pine_engine.benchmark.shapes import load_engine
 from pine_engine.engine import passes
+from pine_engine.engine.likelihood import Score, score_methods
 from pine_engine.invariance.selftest import prompts
+from pine_engine.methods.table import get_methods
 from pine_engine.network import batch_invariant_ops as ops
+from pine_engine.scheduling.scheduler import run_shared
 from tests.support.families import make
 from tests.support.native_gemm import simulate_native_gemm
 from tests.support.tiers import first_daily
@@ -27,6 +31,11 @@ MIXTURES: dict[str, dict[str, Any]] = {
         "norm_topk_prob": True,
     },
 }  # fmt: skip
+
+
+TOKENS = st.lists(st.integers(3, 96), min_size=1, max_size=5).map(tuple)
+BY_MODEL, BY_PINE = ["vanilla", "nia", "pcw", "sp", "superposition"], ["pine", "rotor"]
+"""Methods whose prefix is rotated by the model, in half precision, and by PINE, in float32."""
 
 
 def mixture(name: str, dtype: torch.dtype) -> Engine:
@@ -80,3 +89,42 @@ def test_native_gemm_reuses_and_batches_bitwise(dtype: torch.dtype, monkeypatch:
             together = passes.prefill_orders(orders, METHODS[method], [pass_options] * 2)
             for layout, (_, logits) in zip(orders, together, strict=True):
                 assert torch.equal(passes.prefill(layout, METHODS[method], pass_options)[1], logits)
+
+
+@pytest.fixture
+def native_engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
+    simulate_native_gemm(monkeypatch)
+    engine = load_engine("random:tiny", dtype="bfloat16")
+    assert ops.uses_blocks(torch.bfloat16, torch.device("cpu")) and engine.invariance_warning is None
+    return engine
+
+
+def scores_of(
+    engine: Engine, layout: TokenLayout, answers: list[tuple[int, ...]], names: list[str]
+) -> dict[str, list[Score]]:
+    texts, methods = [(str(ids), ids) for ids in answers], get_methods(names)
+    return run_shared(lambda control: score_methods(engine, layout, methods, texts, control=control))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=4)
+@given(
+    case=st.sampled_from([(LAYOUT.prefix, BY_MODEL), (LAYOUT.prefix, BY_PINE), ((), BY_MODEL + BY_PINE)]),
+    documents=st.lists(TOKENS, min_size=2, max_size=4).map(tuple),
+    suffix=st.lists(st.integers(3, 96), min_size=2, max_size=6).map(tuple),
+    answers=st.lists(TOKENS, min_size=1, max_size=2),
+)
+def test_scores_of_several_methods_equal_each_alone(
+    native_engine: Engine,
+    case: tuple[tuple[int, ...], list[str]],
+    documents: tuple[tuple[int, ...], ...],
+    suffix: tuple[int, ...],
+    answers: list[tuple[int, ...]],
+) -> None:
+    """Several methods share prefixes, documents and the batch of an answer; none of it changes a bit.
+
+    The prefix of the model and that of PINE differ by rounding, and a run of both kinds uses one of them.
+    """
+    prefix, names = case
+    layout = TokenLayout(prefix, documents, suffix)
+    together = scores_of(native_engine, layout, answers, names)
+    assert together == {name: scores_of(native_engine, layout, answers, [name])[name] for name in names}
