@@ -38,6 +38,7 @@ from tests.support.tiers import first_daily
 
 LONG = TokenLayout((8, 3), (tuple(range(10, 60)), tuple(range(20, 90))), (61, 62))
 FOUR = ["vanilla", "nia", "pcw", "pine"]
+ONE_OF_EACH_KIND = ["vanilla", "nia", "cacheblend", "rotor", "pine", "nbce", "superposition"]
 KEPT: dict[str, Any] = {"return_logits": True, "trace": True}
 JOBS: list[dict[str, Any]] = [
     {"prompt": LAYOUTS[0], "methods": FOUR, "max_new_tokens": 9},
@@ -131,19 +132,20 @@ def test_runs_together_are_identical_to_each_alone(engine: Engine, sizes: list[i
 
 
 @pytest.mark.usefixtures("prefills_first")
-def test_runs_with_equal_documents_share_their_prefill(engine: Engine) -> None:
+@pytest.mark.parametrize("methods", first_daily([ONE_OF_EACH_KIND, "all"]), ids=["one of each kind", "all"])
+def test_runs_with_equal_documents_share_their_prefill(engine: Engine, methods: Any) -> None:
     # Fused attention of more than 192 queries has larger blocks.
     documents = tuple(tuple(range(first, first + 70)) for first in (8, 12, 16))
     layouts = [TokenLayout((8, 3), documents, suffix) for suffix in ((61, 9, 63), (61, 9))]
     changed = TokenLayout((8, 3), (*documents[:2], documents[2][:-1]), (61, 9, 63))
     single = TokenLayout((8, 3), documents, (9,))
     options: dict[str, Any] = {**KEPT, "max_new_tokens": 2}
-    jobs: list[dict[str, Any]] = [{"prompt": prompt, "methods": "all"} for prompt in layouts]
+    jobs: list[dict[str, Any]] = [{"prompt": prompt, "methods": methods} for prompt in layouts]
     jobs += [{"prompt": prompt, "methods": FOUR} for prompt in (changed, single)]
     # The prefix that vanilla or PINE reuses depends on the methods before it.
     jobs += [
-        {"prompt": prompt, "methods": methods}
-        for methods in (["pine", "vanilla"], ["vanilla", "pine"], ["nia", "pine"])
+        {"prompt": prompt, "methods": both}
+        for both in (["pine", "vanilla"], ["vanilla", "pine"], ["nia", "pine"])
         for prompt in (layouts[0], changed)
     ]
     alone = [engine.run(**job, **options) for job in jobs]

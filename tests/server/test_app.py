@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import cache
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
@@ -256,6 +257,12 @@ def test_response_has_thinking_apart() -> None:
     assert client.post(RESPONSES, json={"input": given, "max_output_tokens": 2}).is_success
 
 
+@cache
+def stream_events() -> TypeAdapter[Any]:
+    """Return the validator of events, which takes a second to build."""
+    return TypeAdapter(ResponseStreamEvent)
+
+
 @pytest.mark.parametrize("is_thinking", [False, True])
 def test_streamed_response_is_the_complete_one(engine: Engine, is_thinking: bool) -> None:
     client = client_of(Engine(*thinking_model(), name="tiny") if is_thinking else engine)
@@ -267,7 +274,7 @@ def test_streamed_response_is_the_complete_one(engine: Engine, is_thinking: bool
     contents = [json.loads(data.removeprefix("data: ")) for _, data in lines]
     assert [name for name, _ in lines] == [f"event: {content['type']}" for content in contents]
     assert [content["sequence_number"] for content in contents] == list(range(len(contents)))
-    events: list[Any] = [TypeAdapter(ResponseStreamEvent).validate_python(content) for content in contents]
+    events: list[Any] = [stream_events().validate_python(content) for content in contents]
     kinds = [event.type.removeprefix("response.") for event in events]
     begin, text = ["output_item.added", "content_part.added"], ["content_part.done", "output_item.done"]
     reasoning = [*begin, "reasoning_text.delta", "reasoning_text.done", *text] if is_thinking else []
