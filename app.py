@@ -39,11 +39,12 @@ from pine_engine.web.connections import limit_connections
 from pine_engine.web.middleware import http_middleware
 from viz.page.api.results import RESULTS
 from viz.page.build import build_page
-from viz.page.common.disk import process_temp_dir, write_all_into
-from viz.page.common.failures import MAX_UPLOAD_MB
 from viz.page.common.host_settings import HostSettings, read_settings
+from viz.page.common.limits import MAX_UPLOAD_MB
 from viz.page.common.look import page_css, page_head, page_theme
-from viz.page.gradio_patches.blocks import GuardedBlocks, describe_results
+from viz.page.common.temp_folder import process_temp_dir, write_all_into
+from viz.page.gradio_patches.blocks import GuardedBlocks
+from viz.page.gradio_patches.mcp_tools import describe_results
 from viz.page.jobs import zerogpu
 from viz.page.jobs.loader import EngineSource
 from viz.page.jobs.sources import Choice, Sources, shown

@@ -13,7 +13,7 @@ from pine_engine.errors import InputError
 from pine_engine.invariance.certificate import FORMAT as CERTIFICATE_FORMAT, Certificate
 from pine_engine.prompts.chat_templates import dump_kwargs
 from viz.page.answers.record import RunRecord
-from viz.page.common.failures import check_limit
+from viz.page.common.limits import check_limit
 from viz.page.common.untrusted_json import read_json
 from viz.page.form.documents import Entry
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS

@@ -16,8 +16,9 @@ from viz.page.answers.shown import Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.bundle import NAME, bundle
 from viz.page.common.disk import Disk, remove_folder
-from viz.page.common.failures import check_limit, explain, notice
+from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
+from viz.page.common.limits import check_limit
 from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.form.examples import NO_EXAMPLE
 from viz.page.form.form import read_form

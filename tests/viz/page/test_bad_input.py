@@ -27,11 +27,12 @@ from tests.support.junk import CONTENTS, JUNK, NONEMPTY, PATHS, ROWS, TEXTS
 from tests.support.widgets import build_app, built
 from viz.lab.page.data_sets import read_set
 from viz.page.common.disk import Disk
-from viz.page.common.failures import MAX_VALUES
 from viz.page.common.host_settings import DEFAULTS
+from viz.page.common.limits import MAX_VALUES
 from viz.page.form.documents import Entry
 from viz.page.form.form import MAX_CHARACTERS, Form
-from viz.page.gradio_patches.blocks import NOT_FROM_THE_PAGE, GuardedBlocks, refuse_values
+from viz.page.gradio_patches.blocks import NOT_FROM_THE_PAGE, GuardedBlocks
+from viz.page.gradio_patches.values import refuse_values
 from viz.page.jobs.loader import EngineSource
 from viz.page.serving import address_limits
 from viz.page.session import from_file

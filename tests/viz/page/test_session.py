@@ -17,7 +17,7 @@ from pine_engine.prompts.tasks import TASKS
 from tests.support.junk import JUNK
 from tests.support.widgets import whole_page
 from viz.page.answers.record import RunRecord, record_of
-from viz.page.common.failures import MAX_DOCUMENTS
+from viz.page.common.limits import MAX_DOCUMENTS
 from viz.page.form.documents import Entry
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.form.options import OFFERED

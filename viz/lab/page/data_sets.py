@@ -14,7 +14,7 @@ from pine_engine.lab.evaluation.settings import choose, max_visited
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.examples import Example, read_examples
 from pine_engine.prompts.tasks import TASKS, Task
-from viz.page.common.failures import MAX_DOCUMENTS, MAX_ORDERS, MAX_ROWS, check_limit
+from viz.page.common.limits import MAX_DOCUMENTS, MAX_ORDERS, MAX_ROWS, check_limit
 from viz.page.common.look import ASSETS
 from viz.page.files.reading_files import FileReader
 from viz.page.form.options import OFFERED

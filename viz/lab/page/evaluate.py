@@ -22,8 +22,9 @@ from viz.lab.page import data_sets
 from viz.lab.page.evaluate_job import MeasureRequest, prepare_measure, work_sentence
 from viz.lab.page.evaluate_view import MeasureView, curves_of, results_html, write_files
 from viz.page.common.disk import Disk, remove_folder
-from viz.page.common.failures import MAX_ANSWER_TOKENS, MAX_DOCUMENTS, MAX_ROWS, explain, notice
+from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
+from viz.page.common.limits import MAX_ANSWER_TOKENS, MAX_DOCUMENTS, MAX_ROWS
 from viz.page.common.widgets import NEWEST_EVENT, PRIVATE_EVENT, STATE_EVENT, bind, build_figure, figure_value
 from viz.page.files.reading_files import ROW_ENDINGS, FileReader
 from viz.page.form.options import build_method_boxes, build_template_kwargs

@@ -25,7 +25,7 @@ from viz.page.answers.answering import is_correct_by, scoring_note
 from viz.page.answers.base_rate import base_rate_sentence
 from viz.page.answers.order_answers import Order, OrderAnswers
 from viz.page.answers.shown import Shown
-from viz.page.common.failures import MAX_DOCUMENTS
+from viz.page.common.limits import MAX_DOCUMENTS
 
 JUDGE_LEGEND = "Letter: document of the verdict."
 GROUPS: dict[Role, str] = {

@@ -18,7 +18,8 @@ from viz.cards.answers import Source
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.order_answers import Order, OrderAnswers, named_model, origin_sentence
-from viz.page.common.failures import MAX_ORDERS, first_problem
+from viz.page.common.failures import first_problem
+from viz.page.common.limits import MAX_ORDERS
 from viz.page.form.documents import KNOWN_TASK, SentEntries
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.form.options import OFFERED

@@ -8,7 +8,7 @@ from viz.cards.answers import AnswerCard
 from viz.page.answers.record import Results, RunRecord, record_of, results_in
 from viz.page.answers.run import Run
 from viz.page.answers.shown import Inputs, Shown
-from viz.page.common.failures import MAX_ORDERS
+from viz.page.common.limits import MAX_ORDERS
 
 MAX_SHARED_ORDERS = 24  # of a link
 

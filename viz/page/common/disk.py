@@ -1,11 +1,9 @@
-"""Files of users: the temporary folder of this process, one quota for all files, and their removal."""
+"""Files of users: one quota for all of them, and their removal."""
 
 import errno
 import os
 import secrets
 import shutil
-import stat
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -13,11 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pine_engine.errors import PineError
-from pine_engine.file_locks import try_lock
 
-PREFIX = "pine-explorer-"  # prefix of the name of the temporary folder
-LOCK = "lock"  # lock file in the temporary folder that is held while the process lives
-START_S = 1.0  # seconds after which a folder without a lock is not that of a starting process
 UPLOAD_AGE_S, DOWNLOAD_AGE_S = 3600.0, 86400.0  # maximum age of files
 SWEEP_S = 60.0  # seconds between two sweeps
 SCAN_S = 1.0  # minimum seconds between two scans; at least ten times the duration of a scan
@@ -113,40 +107,3 @@ def _used_bytes(folder: Path) -> int:
             with suppress(FileNotFoundError):
                 total += max(1, -(-os.stat(os.path.join(root, name)).st_size // BLOCK)) * BLOCK
     return total
-
-
-@contextmanager
-def process_temp_dir(parent: Path) -> Iterator[Path]:
-    """Create a private folder in the parent and remove it at the end; first remove those of killed processes.
-
-    Without file locks, folders of killed processes cannot be recognized and stay.
-    """
-    parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent, ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        held = try_lock(folder / LOCK)
-        for other in parent.glob(f"{PREFIX}*"):
-            _remove_if_left(other, user=folder.lstat().st_uid)
-        yield folder
-        if held:
-            held.release()
-
-
-def _remove_if_left(folder: Path, *, user: int) -> None:
-    """Remove such a folder of this user unless its process lives."""
-    with suppress(OSError):
-        found = folder.lstat()
-        is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == user
-        if is_own and time.time() - found.st_mtime > START_S and (held := try_lock(folder / LOCK)):
-            shutil.rmtree(folder, ignore_errors=True)
-            held.release()
-
-
-def write_all_into(folder: Path) -> None:
-    """Set the folder for temporary files of this process; gradio stores the path when it builds."""
-    # Apart: gradio hands out what is in the first.
-    served, temporary = folder / "served", folder / "temporary"
-    for one in (served, temporary):
-        one.mkdir()
-    os.environ["GRADIO_TEMP_DIR"] = str(served)
-    os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)

@@ -1,4 +1,4 @@
-"""Upper limits of the page, and error messages: a sentence for the user, the traceback for the log."""
+"""Error messages: a sentence for the user, the traceback for the log."""
 
 import logging
 import traceback
@@ -7,27 +7,13 @@ from markupsafe import Markup
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from pine_engine.errors import InputError, PineError, is_out_of_memory
+from pine_engine.errors import PineError, is_out_of_memory
 from pine_engine.rows.parse_errors import format_validation_errors
 from viz.page.common.disk import FULL, is_disk_full
 
 log = logging.getLogger(__name__)
 
-MAX_DOCUMENTS = 20  # documents of a request or of a row of a dataset
-MAX_ANSWER_TOKENS = 500  # new tokens of an answer
-MAX_ORDERS = 120  # document orders of a request: all orders of five documents
-MAX_ROWS = 200  # examples of a dataset
-MAX_VALUES = 100_000  # values in lists and objects of a request; each takes the event loop a microsecond
-MAX_UPLOAD_MB = 10  # size of an uploaded file in megabytes; app.py passes it to gradio
-
-TOO_MANY_VALUES = f"Too many values in lists and objects (limit: {MAX_VALUES:,}). Send less data."
 OUT_OF_MEMORY = "Out of memory. Your input is kept. Try again later, or with fewer or shorter documents."
-
-
-def check_limit(problem: str, count: int, limit: int, advice: str, *, unit: str = "") -> None:
-    """Raise InputError if a count is beyond its limit: "Input too long: 9 tokens (limit: 8). Shorten it."."""
-    if count > limit:
-        raise InputError(f"{problem}: {count:,}{unit} (limit: {limit:,}). {advice}")
 
 
 def explain(error: Exception) -> str:

@@ -6,8 +6,8 @@ import pine_engine as pine
 from pine_engine.errors import InputError
 from pine_engine.prompts.layout import TokenLayout
 from viz.drawing.identity import document_letter
-from viz.page.common.failures import MAX_ANSWER_TOKENS, MAX_DOCUMENTS, MAX_ORDERS, check_limit
 from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.common.limits import MAX_ANSWER_TOKENS, MAX_DOCUMENTS, MAX_ORDERS, check_limit
 from viz.page.form.documents import capital
 from viz.page.form.form import Form, form_request
 from viz.page.form.read_only import check_shipped

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS, Nouns
 from pine_engine.rows.untrusted_json import TupleInput
-from viz.page.common.failures import MAX_DOCUMENTS
+from viz.page.common.limits import MAX_DOCUMENTS
 from viz.page.common.untrusted_json import read_json
 
 DOCUMENTS = Nouns()  # default labels of documents

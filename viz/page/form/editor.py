@@ -14,7 +14,8 @@ from pine_engine.rows.documents import Document
 from viz.cards.tutorial import anchor
 from viz.drawing.identity import document_letter, document_segment, segment_badge
 from viz.drawing.markup import render
-from viz.page.common.failures import MAX_DOCUMENTS, MAX_UPLOAD_MB, explain, notice
+from viz.page.common.failures import explain, notice
+from viz.page.common.limits import MAX_DOCUMENTS, MAX_UPLOAD_MB
 from viz.page.common.widgets import PRIVATE_EVENT, STATE_EVENT, bind
 from viz.page.files.reading_files import ROW_ENDINGS, FileReader
 from viz.page.form.documents import Entries, Entry, capital, entries_json, read_entries, room_beside

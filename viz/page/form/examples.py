@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, StringConstraints, TypeAdapter
 
 from pine_engine.prompts.answer_words import contains_words
 from pine_engine.rows.untrusted_json import TupleInput
-from viz.page.common.failures import MAX_DOCUMENTS
+from viz.page.common.limits import MAX_DOCUMENTS
 from viz.page.form.documents import KNOWN_TASK, Entries, entries_from
 from viz.page.form.form import MAX_NEW_TOKENS, Form
 

@@ -12,7 +12,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.chat_templates import ChatTemplateKwargs, parse_kwargs
 from pine_engine.prompts.tasks import TASKS, Nouns, Task
 from viz.drawing.identity import document_letter
-from viz.page.common.failures import check_limit
+from viz.page.common.limits import check_limit
 from viz.page.form.documents import Entries, Entry, capital, read_entries
 
 if TYPE_CHECKING:  # imports torch

@@ -4,7 +4,7 @@ import re
 
 from pine_engine.errors import InputError
 from pine_engine.rows.documents import Document
-from viz.page.common.failures import MAX_DOCUMENTS, check_limit
+from viz.page.common.limits import MAX_DOCUMENTS, check_limit
 
 MAX_PASTED_CHARACTERS = 500_000  # maximum characters of a pasted text
 # Pasted documents are separated by a line with a rule, or by at least one blank line.

@@ -7,7 +7,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pine_engine.errors import InputError
 from pine_engine.rows.untrusted_json import load_json
 from pine_engine.web.middleware import replay
-from viz.page.common.failures import MAX_VALUES, TOO_MANY_VALUES, explain
+from viz.page.common.failures import explain
+from viz.page.common.limits import MAX_VALUES, TOO_MANY_VALUES
 from viz.page.jobs.connection_tracker import MCP
 
 MAX_DEPTH = 50  # maximum nesting depth of a message; a valid call has three levels

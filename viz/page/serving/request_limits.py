@@ -11,12 +11,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pine_engine.web.middleware import limit_body
 from viz.page.common.disk import FULL, DiskFullError, is_disk_full
-from viz.page.common.failures import (
-    MAX_DOCUMENTS,
-    MAX_UPLOAD_MB,
-    explain,
-    is_request_error,
-)
+from viz.page.common.failures import explain, is_request_error
+from viz.page.common.limits import MAX_DOCUMENTS, MAX_UPLOAD_MB
 
 log = logging.getLogger(__name__)
 

@@ -13,18 +13,9 @@ import httpx
 import pytest
 
 from tests.support.serving import Serve, ServedApp
-from viz.page.common.disk import (
-    DOWNLOAD_AGE_S,
-    FULL,
-    PREFIX,
-    START_S,
-    UPLOAD_AGE_S,
-    Disk,
-    DiskFullError,
-    is_disk_full,
-    process_temp_dir,
-)
+from viz.page.common.disk import DOWNLOAD_AGE_S, FULL, UPLOAD_AGE_S, Disk, DiskFullError, is_disk_full
 from viz.page.common.failures import explain
+from viz.page.common.temp_folder import PREFIX, START_S, process_temp_dir
 
 ROOT = Path(__file__).parents[4]
 MB = 1_000_000
@@ -98,7 +89,7 @@ def test_full_disk_error_is_explained() -> None:
 HOLDS = """
 import sys, time
 from pathlib import Path
-from viz.page.common.disk import process_temp_dir
+from viz.page.common.temp_folder import process_temp_dir
 with process_temp_dir(Path(sys.argv[1])) as folder:
     (folder / "upload").write_text("a secret")
     print(folder, flush=True)

@@ -19,7 +19,7 @@ from pine_engine.scheduling.turns import Client
 from tests.support import apart
 from tests.support.pdf_files import pdf_bomb, pdf_of_comments
 from tests.support.running import logged
-from viz.page.common.failures import MAX_DOCUMENTS
+from viz.page.common.limits import MAX_DOCUMENTS
 from viz.page.files import reading_files
 from viz.page.files.limited_process import Limits
 from viz.page.files.reading_files import FileReader, without_progress

@@ -21,8 +21,8 @@ from viz.lab.page.evaluate_job import MeasureRequest, measure_rows
 from viz.page.answers import answering
 from viz.page.answers.answering import prepare_answers
 from viz.page.answers.record import record_of
-from viz.page.common.failures import MAX_DOCUMENTS
 from viz.page.common.host_settings import HostSettings
+from viz.page.common.limits import MAX_DOCUMENTS
 from viz.page.form.checks import MAX_TEXT_CHARACTERS, form_layout
 from viz.page.form.documents import Entry, entries_from, entries_json
 from viz.page.form.examples import FormExample, load_examples

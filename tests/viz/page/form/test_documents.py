@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from pine_engine.errors import InputError
 from pine_engine.rows.documents import Document
-from viz.page.common.failures import MAX_DOCUMENTS
+from viz.page.common.limits import MAX_DOCUMENTS
 from viz.page.form.documents import Entry, entries_from, entries_json, read_entries, room_beside
 from viz.page.form.editor import check_room
 from viz.page.form.pasted import pasted_sentence, split_pasted

@@ -36,8 +36,8 @@ from viz.lab.page.data_sets import (
 from viz.lab.page.evaluate import EvaluateTab, RedrawBudget, bind_evaluation, chosen_rows
 from viz.lab.page.evaluate_view import MeasureView
 from viz.page.common.disk import Disk
-from viz.page.common.failures import MAX_ROWS
 from viz.page.common.host_settings import DEFAULTS
+from viz.page.common.limits import MAX_ROWS
 from viz.page.files.reading_files import FileReader, without_progress
 from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.options import OFFERED

@@ -8,7 +8,7 @@ from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
 from pine_engine.web.middleware import http_middleware
-from viz.page.common.failures import MAX_VALUES
+from viz.page.common.limits import MAX_VALUES
 from viz.page.serving.mcp_messages import MAX_DEPTH, check_mcp_message, message_problem
 
 JOIN = "/gradio_api/queue/join"
