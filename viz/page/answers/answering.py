@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # imports torch
     from pine_engine.backend import Backend
 
 REDRAW_S = 0.1  # minimum time between two redraws, in seconds
+MAX_REASONS = 3  # refused answers whose reason is shown
 
 
 class Meter:
@@ -233,9 +234,12 @@ def remarks(
         sentences.append(f"{engine.answer_warning.capitalize()}.")
     if not refused:
         return sentences
-    (number, method), reason = next(iter(refused.items()))
     if len(refused) == num_prompts:
-        raise InputError(reason, field="prompt")
-    first = f"{METHODS[method].label} in order {number}: {reason}"
-    counted = f"No answer to {len(refused)} of {num_prompts} prompts, such as {first}"
+        raise InputError(next(iter(refused.values())), field="prompt")
+    reasons = [
+        f"{METHODS[method].label} in order {number}: {reason.rstrip('.')}"
+        for (number, method), reason in list(refused.items())[:MAX_REASONS]
+    ]
+    reasons += [f"and {len(refused) - MAX_REASONS} others"] if len(refused) > MAX_REASONS else []
+    counted = f"No answer to {len(refused)} of {num_prompts} prompts: {'; '.join(reasons)}"
     return [f"{counted}. Their orders are not compared.", *sentences]
