@@ -69,7 +69,7 @@ class EndpointOptions:
             max_concurrency=self.max_concurrency,
             extra_body=_json_object(self.extra_body),
         )
-        return endpoint.with_template_kwargs(template_kwargs)
+        return endpoint.bind_template_kwargs(template_kwargs)[0]
 
 
 def _json_object(text: str) -> dict[str, Any]:

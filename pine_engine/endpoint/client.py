@@ -150,13 +150,9 @@ class Endpoint:
 
     def bind_template_kwargs(self, kwargs: ChatTemplateKwargs) -> "tuple[Endpoint, ChatTemplateKwargs]":
         """Return the endpoint whose requests have arguments of the chat template, and none to render here."""
-        return self.with_template_kwargs(kwargs), {}
-
-    def with_template_kwargs(self, kwargs: ChatTemplateKwargs) -> "Endpoint":
-        """Return the endpoint with arguments of the chat template, which the server renders."""
         other = copy(self)
         other.extra_body = self.extra_body | ({KWARGS: kwargs} if kwargs else {})
-        return other
+        return other, {}
 
     def run_bytes(
         self,
