@@ -20,8 +20,8 @@ from tests.support.figure_records import LEFT_OUT, STEPS, answer_with, cell, ord
 from tests.support.runs import form_of
 from tests.support.viz_reading import HOSTILE, assert_harmless, read_html
 from tests.viz.cards.test_answers import card
-from tests.viz.cards.test_certificate import RECORDED
 from tests.viz.figures.test_bias_curve import CURVE
+from tests.viz.page.test_certificate_page import RECORDED
 from viz import theme
 from viz.cards.answers import Reading, answer_grid
 from viz.cards.compare import answers_picture
