@@ -27,7 +27,8 @@ from pine_engine.methods.table import get_method
 from pine_engine.models.resources import free_memory
 from pine_engine.rows.untrusted_json import load_json
 from pine_engine.scheduling.queue import FairQueue
-from pine_engine.scheduling.runs import End, Runs
+from pine_engine.scheduling.run_state import End
+from pine_engine.scheduling.runs import Runs
 from pine_engine.scheduling.turns import Client
 from pine_engine.server.hosts import filter_hosts
 from pine_engine.server.jobs import (

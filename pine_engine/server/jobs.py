@@ -21,7 +21,9 @@ from pine_engine.prompts.messages import read_chat
 from pine_engine.prompts.prompt import Piece, Prompt
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 from pine_engine.rows.documents import Document
-from pine_engine.scheduling.runs import Caller, Job, PreparedJob, Runs, RunState
+from pine_engine.scheduling.job import Job, PreparedJob
+from pine_engine.scheduling.run_state import RunState
+from pine_engine.scheduling.runs import Caller, Runs
 from pine_engine.scheduling.scheduler import Coroutine, stream_shared
 from pine_engine.scheduling.turns import Client
 from pine_engine.scheduling.work import Work

@@ -10,7 +10,8 @@ import pytest
 
 from pine_engine.errors import InputError
 from pine_engine.scheduling.queue import FairQueue
-from pine_engine.scheduling.runs import SHUTTING_DOWN, End, Runs, RunState, StopFlag
+from pine_engine.scheduling.run_state import SHUTTING_DOWN, End, RunState, StopFlag
+from pine_engine.scheduling.runs import Runs
 from tests.support.fake_jobs import TINY, FakeModel, start
 from tests.support.running import logged
 

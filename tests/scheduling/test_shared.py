@@ -18,8 +18,10 @@ import pytest
 
 from pine_engine.errors import InputError
 from pine_engine.scheduling import shared
+from pine_engine.scheduling.job import Job, PreparedJob
 from pine_engine.scheduling.queue import FairQueue
-from pine_engine.scheduling.runs import End, Job, PreparedJob, Runs, RunState
+from pine_engine.scheduling.run_state import End, RunState
+from pine_engine.scheduling.runs import Runs
 from pine_engine.scheduling.shared import SharedRun
 from pine_engine.scheduling.work import planned
 from tests.support.fake_jobs import LOADED, FakeModel, start

@@ -7,7 +7,9 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from pine_engine.scheduling.runs import Caller, Job, PreparedJob, Runs, RunState, StopFlag
+from pine_engine.scheduling.job import Job, PreparedJob
+from pine_engine.scheduling.run_state import RunState, StopFlag
+from pine_engine.scheduling.runs import Caller, Runs
 from pine_engine.scheduling.work import Work
 
 Views = Generator[Any, None, None]

@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 import pytest
 
 from pine_engine.backend import Backend
+from pine_engine.scheduling.job import Job, PreparedJob
 from pine_engine.scheduling.queue import FairQueue
-from pine_engine.scheduling.runs import Job, PreparedJob, Runs, RunState, StopFlag
+from pine_engine.scheduling.run_state import RunState, StopFlag
+from pine_engine.scheduling.runs import Runs
 from tests.support.fake_jobs import fake_job
 from viz.page.common.failures import explain
 from viz.page.jobs.connection_tracker import current_caller

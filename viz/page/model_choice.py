@@ -11,7 +11,7 @@ from pine_engine.models.dtypes import BYTES, REQUESTED_DTYPES
 from pine_engine.models.listing import list_models
 from pine_engine.models.resources import in_words
 from pine_engine.prompts.tasks import USUAL_TASK
-from pine_engine.scheduling.runs import StopFlag
+from pine_engine.scheduling.run_state import StopFlag
 from viz.cards.tutorial import TERMS, term
 from viz.drawing.markup import render
 from viz.page.common.failures import explain, notice

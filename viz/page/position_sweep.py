@@ -9,7 +9,7 @@ import gradio as gr
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS, Nouns
-from pine_engine.scheduling.runs import Job
+from pine_engine.scheduling.job import Job
 from pine_engine.scheduling.work import Work
 from viz.drawing.identity import document_letter
 from viz.drawing.markup import empty_panel

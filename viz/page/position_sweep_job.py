@@ -13,7 +13,7 @@ import pine_engine as pine
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.scheduling.runs import PreparedJob
+from pine_engine.scheduling.job import PreparedJob
 from pine_engine.scheduling.work import Work, planned
 from viz.drawing.identity import document_letter
 from viz.figures.position_sweep import sweep_sentence

@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.methods.table import METHODS
-from pine_engine.scheduling.runs import Job
+from pine_engine.scheduling.job import Job
 from viz.cards.shuffle import shuffle_answer, verdict_html
 from viz.drawing.markup import empty_panel
 from viz.figures.logprob_by_order import plot_logprob_by_order

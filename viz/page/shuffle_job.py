@@ -14,7 +14,7 @@ import pine_engine as pine
 from pine_engine.endpoint.repeats import Repeats
 from pine_engine.engine.events import Event
 from pine_engine.prompts.layout import TokenLayout
-from pine_engine.scheduling.runs import PreparedJob
+from pine_engine.scheduling.job import PreparedJob
 from pine_engine.scheduling.work import planned
 from viz.cards.answers import AnswerCard
 from viz.figures.positions_by_order import default_head

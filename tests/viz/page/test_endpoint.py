@@ -18,7 +18,8 @@ from pine_engine.endpoint.client import Endpoint
 from pine_engine.endpoint.replies import Reply
 from pine_engine.endpoint.requests import TextRequest
 from pine_engine.prompts.thinking import SplitAnswer
-from pine_engine.scheduling.runs import Job, StopFlag
+from pine_engine.scheduling.job import Job
+from pine_engine.scheduling.run_state import StopFlag
 from tests.support.api_server import running_server
 from tests.support.running import logged, one_run, run_views, views_of
 from tests.support.runs import THREE, form_of

@@ -14,7 +14,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.models.dtypes import BYTES
 from pine_engine.models.listing import LoadableModel
 from pine_engine.models.resources import in_words
-from pine_engine.scheduling.runs import StopFlag
+from pine_engine.scheduling.run_state import StopFlag
 from tests.support.page_client import Page, PageSession, Question
 from tests.support.running import views_of
 from tests.support.serving import Serve

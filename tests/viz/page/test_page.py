@@ -9,7 +9,7 @@ import pytest
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError, ModelError
 from pine_engine.prompts.tasks import TASKS
-from pine_engine.scheduling.runs import StopFlag
+from pine_engine.scheduling.run_state import StopFlag
 from tests.support.running import one_run, run_views
 from tests.support.runs import THREE, form_of, swapped
 from viz.cards.answers import AnswerCard

@@ -8,7 +8,7 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
-from pine_engine.scheduling.runs import StopFlag
+from pine_engine.scheduling.run_state import StopFlag
 from tests.support.running import new_views, views_of
 from tests.support.runs import THREE, form_of, swapped
 from tests.support.widgets import whole_page

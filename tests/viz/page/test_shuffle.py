@@ -15,7 +15,8 @@ from pine_engine.engine.engine import Engine
 from pine_engine.invariance.certificate import Certificate
 from pine_engine.methods.table import METHODS
 from pine_engine.scheduling.queue import FairQueue
-from pine_engine.scheduling.runs import Runs, StopFlag
+from pine_engine.scheduling.run_state import StopFlag
+from pine_engine.scheduling.runs import Runs
 from tests.support.running import new_views, sources_of, views_of
 from tests.support.runs import THREE, form_of, swapped
 from tests.support.viz_reading import read_html

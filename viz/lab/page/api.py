@@ -14,7 +14,7 @@ from pine_engine.lab.evaluation.record import Record, count_repeats
 from pine_engine.lab.evaluation.task_estimates import nested
 from pine_engine.prompts.chat_templates import dump_kwargs
 from pine_engine.rows.untrusted_json import ListInput
-from pine_engine.scheduling.runs import Job
+from pine_engine.scheduling.job import Job
 from viz.lab.page.data_sets import DataSet, check_rows, read_uploaded
 from viz.lab.page.evaluate_job import MeasureRequest, prepare_measure
 from viz.lab.page.evaluate_view import MeasureView

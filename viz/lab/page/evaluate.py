@@ -14,7 +14,7 @@ import gradio as gr
 
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.methods.table import METHODS
-from pine_engine.scheduling.runs import Job
+from pine_engine.scheduling.job import Job
 from viz.cards.tutorial import term
 from viz.drawing.markup import empty_panel, render
 from viz.lab.bias_curve import plot_bias_curve

@@ -14,7 +14,7 @@ from pine_engine.lab.evaluation.settings import Settings, check_outputs, choose,
 from pine_engine.prompts.chat_templates import KWARGS, parse_kwargs
 from pine_engine.prompts.examples import Example
 from pine_engine.prompts.tasks import TASKS
-from pine_engine.scheduling.runs import PreparedJob
+from pine_engine.scheduling.job import PreparedJob
 from pine_engine.scheduling.work import Work, format_seconds
 from viz.lab.page.data_sets import DataSet, check_rows, check_rows_shipped
 from viz.page.answers.answering import progress_sentence

@@ -16,7 +16,7 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.scoring import SCORES
 from pine_engine.prompts.tasks import Task
-from pine_engine.scheduling.runs import PreparedJob
+from pine_engine.scheduling.job import PreparedJob
 from pine_engine.scheduling.work import Work, planned
 from viz.cards.answers import AnswerCard, Reading, answer_grid
 from viz.cards.molecules import molecule_svg

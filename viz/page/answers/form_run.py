@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from pine_engine.scheduling.runs import Job
+from pine_engine.scheduling.job import Job
 from viz.page.answers.answering import accepted_answers, prepare_answers, shown_html, stopped_cards
 from viz.page.answers.order_table import order_table_json
 from viz.page.answers.shown import Shown, keep_earlier

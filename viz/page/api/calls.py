@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from pine_engine.additions import find_addition
 from pine_engine.prompts.tasks import USUAL_TASK
-from pine_engine.scheduling.runs import Job
+from pine_engine.scheduling.job import Job
 from viz.page.answers.answering import prepare_answers
 from viz.page.api.arguments import (
     Host,

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from pine_engine.errors import InputError, PineError
 from pine_engine.rows.files import KINDS, PARQUET
 from pine_engine.scheduling.queue import FairQueue
-from pine_engine.scheduling.runs import SHUTTING_DOWN, WAIT_S, Caller, End, EndReason, Runs, RunState
+from pine_engine.scheduling.run_state import SHUTTING_DOWN, End, EndReason, RunState
+from pine_engine.scheduling.runs import WAIT_S, Caller, Runs
 from viz.page.files.limited_process import LimitError, Limits, run_in_subprocess
 from viz.page.jobs.connection_tracker import current_caller
 

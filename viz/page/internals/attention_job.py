@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import pine_engine as pine
 from pine_engine.errors import InputError
-from pine_engine.scheduling.runs import PreparedJob
+from pine_engine.scheduling.job import PreparedJob
 from pine_engine.scheduling.work import Work, planned
 from viz.page.answers.answering import REDRAW_S, Meter, progress_sentence
 from viz.page.answers.run import Run

@@ -9,7 +9,7 @@ from functools import partial
 import pine_engine as pine
 from pine_engine.engine.events import RunResult
 from pine_engine.errors import InputError
-from pine_engine.scheduling.runs import PreparedJob
+from pine_engine.scheduling.job import PreparedJob
 from pine_engine.scheduling.work import Work, planned
 from viz.page.answers.answering import REDRAW_S, prepare_answers, progress_sentence
 from viz.page.answers.run import Run

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from pine_engine.endpoint import NO_INTERNALS
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
-from pine_engine.scheduling.runs import Job
+from pine_engine.scheduling.job import Job
 from viz.drawing.identity import legend
 from viz.drawing.markup import empty_panel
 from viz.drawing.text import shorten

@@ -9,7 +9,8 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.errors import PineError
-from pine_engine.scheduling.runs import Job, RunState, StopFlag
+from pine_engine.scheduling.job import Job
+from pine_engine.scheduling.run_state import RunState, StopFlag
 from viz.page.common.failures import explain, notice
 from viz.page.common.widgets import MODEL_EVENT, PRIVATE_EVENT, bind
 from viz.page.jobs.connection_tracker import current_caller

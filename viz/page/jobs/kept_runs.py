@@ -10,7 +10,8 @@ from contextvars import copy_context
 from typing import Any
 
 from pine_engine.errors import Cancelled
-from pine_engine.scheduling.runs import Caller, End, RunState
+from pine_engine.scheduling.run_state import End, RunState
+from pine_engine.scheduling.runs import Caller
 
 KEPT_S = 600.0
 """Seconds for which a run without a page is computed, and for which its result is kept."""

@@ -19,7 +19,9 @@ from pine_engine.models.listing import LoadableModel, describe
 from pine_engine.models.load import fetch
 from pine_engine.models.resources import free_memory, release_memory
 from pine_engine.prompts.tasks import TASKS
-from pine_engine.scheduling.runs import Caller, Job, Runs, RunState, StopFlag
+from pine_engine.scheduling.job import Job
+from pine_engine.scheduling.run_state import RunState, StopFlag
+from pine_engine.scheduling.runs import Caller, Runs
 from viz.page.jobs.connection_tracker import current_caller
 from viz.page.jobs.kept_runs import KeptRuns
 from viz.page.jobs.loader import EngineSource, Status

@@ -21,7 +21,7 @@ except ImportError:  # not there, or a folder of that name in which there is non
 
 import pine_engine as pine
 from pine_engine.errors import InputError, ModelError, PineError
-from pine_engine.scheduling.runs import PreparedJob
+from pine_engine.scheduling.job import PreparedJob
 from pine_engine.scheduling.work import Speed, Work, format_seconds
 from viz.page.common.failures import explain
 

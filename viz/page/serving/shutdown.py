@@ -13,7 +13,8 @@ from typing import NoReturn
 
 import gradio as gr
 
-from pine_engine.scheduling.runs import SHUTTING_DOWN, Runs
+from pine_engine.scheduling.run_state import SHUTTING_DOWN
+from pine_engine.scheduling.runs import Runs
 from viz.page.serving.event_queue import send_to_waiting
 
 log = logging.getLogger("pine_explorer")

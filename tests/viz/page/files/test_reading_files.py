@@ -14,7 +14,8 @@ import pytest
 from pine_engine.errors import Cancelled, InputError, PineError
 from pine_engine.rows.document_files import read_documents
 from pine_engine.rows.documents import Document
-from pine_engine.scheduling.runs import SHUTTING_DOWN, Caller, Runs
+from pine_engine.scheduling.run_state import SHUTTING_DOWN
+from pine_engine.scheduling.runs import Caller, Runs
 from pine_engine.scheduling.turns import Client
 from tests.support import apart
 from tests.support.pdf_files import pdf_bomb, pdf_of_comments

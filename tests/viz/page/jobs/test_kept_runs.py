@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pine_engine.errors import Cancelled, InputError
-from pine_engine.scheduling.runs import Caller, RunState, StopFlag
+from pine_engine.scheduling.run_state import RunState, StopFlag
+from pine_engine.scheduling.runs import Caller
 from pine_engine.scheduling.turns import Client
 from viz.page.jobs import kept_runs
 from viz.page.jobs.kept_runs import MAX_KEPT, YIELD_S, KeptRuns

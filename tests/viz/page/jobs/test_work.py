@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pine_engine.engine.engine import Engine
-from pine_engine.scheduling.runs import Job, Runs
+from pine_engine.scheduling.job import Job
+from pine_engine.scheduling.runs import Runs
 from tests.support.running import logged, sources_of, views_of
 from viz.page.answers.answering import prepare_answers
 from viz.page.form.documents import entries_from

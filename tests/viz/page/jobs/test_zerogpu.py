@@ -14,7 +14,7 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError, ModelError, PineError
-from pine_engine.scheduling.runs import PreparedJob
+from pine_engine.scheduling.job import PreparedJob
 from pine_engine.scheduling.work import Speed, Work, planned
 from viz.page.jobs import zerogpu
 

@@ -14,7 +14,8 @@ from pine_engine.lab.evaluation.estimates import estimate_tasks
 from pine_engine.lab.evaluation.grid import Grid
 from pine_engine.lab.evaluation.record import Record
 from pine_engine.scheduling.queue import FairQueue
-from pine_engine.scheduling.runs import Runs, StopFlag
+from pine_engine.scheduling.run_state import StopFlag
+from pine_engine.scheduling.runs import Runs
 from tests.support.records import run_info, swept
 from tests.support.running import sources_of
 from tests.support.widgets import built, whole_page

@@ -15,7 +15,7 @@ from pine_engine.lab.evaluation.record import Key, Record
 from pine_engine.lab.evaluation.report.changes import changes_table
 from pine_engine.lab.evaluation.report.parts import task_part
 from pine_engine.methods.table import METHODS
-from pine_engine.scheduling.runs import StopFlag
+from pine_engine.scheduling.run_state import StopFlag
 from pine_engine.scheduling.scheduler import PendingPrefill
 from pine_engine.scheduling.work import format_seconds
 from pine_engine.scheduling.worker import RunControl
