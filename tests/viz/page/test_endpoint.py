@@ -33,7 +33,7 @@ from viz.page.answers.answering import prepare_answers, shown_html
 from viz.page.answers.order_table import order_table_json
 from viz.page.answers.run import Run
 from viz.page.answers.shown import Shown
-from viz.page.api.results import compared, shuffled
+from viz.page.api.reports import compared, shuffled
 from viz.page.bundle import bundle
 from viz.page.common.host_settings import DEFAULTS, read_settings
 from viz.page.form.fitting import show_misfits

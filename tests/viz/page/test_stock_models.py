@@ -17,7 +17,7 @@ from viz.page.answers.answering import prepare_answers
 from viz.page.answers.order_table import order_table_json
 from viz.page.answers.run import Run
 from viz.page.answers.tutorial_recording import tutorial_recording
-from viz.page.api.results import traced
+from viz.page.api.reports import traced
 from viz.page.bundle import bundle
 from viz.page.form.fitting import show_misfits
 from viz.page.form.options import DEFAULT_METHODS

@@ -22,10 +22,10 @@ from viz.page.api.arguments import (
     ScoredQuestion,
     ShuffledQuestion,
     TracedQuestion,
-    api_function,
 )
+from viz.page.api.functions import api_function
+from viz.page.api.reports import compared, left_out, shuffled, traced
 from viz.page.api.result import ApiResult
-from viz.page.api.results import compared, left_out, shuffled, traced
 from viz.page.common.failures import explain
 from viz.page.common.widgets import MODEL_EVENT
 from viz.page.internals.left_out_job import prepare_answers_left_out

@@ -25,7 +25,7 @@ from viz.lab.page.api import USUAL_ORDERS
 from viz.lab.page.data_sets import DataSet
 from viz.lab.page.evaluate_job import MeasureRequest, measure_rows
 from viz.page.answers.answering import prepare_answers
-from viz.page.api.results import compared, shuffled
+from viz.page.api.reports import compared, shuffled
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
