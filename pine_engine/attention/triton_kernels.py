@@ -33,7 +33,9 @@ MAX_DECODE_ROWS = 16
 
 RANK_CHUNK = 32  # documents that are compared with all others at a time
 
-VARYING = "num_heads num_queries num_keys split num_parts num_rows num_slots num_documents prefix_length"
+LOG2_E = tl.constexpr(1.4426950408889634)  # exponentials have base 2
+
+VARYING = "num_queries num_keys split num_parts num_rows num_slots num_documents prefix_length"
 VARYING += " documents_end num_tail tail_head starts_document"
 """Integers that differ between prompts: a kernel is not compiled again for multiples of 16."""
 
@@ -44,14 +46,36 @@ def _kernel(function: Any) -> Any:
 
 
 @triton.jit
+def _load_query(q_ptr, rows_at, valid, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
+    """Load queries (rows, BLOCK_D), whose first dimensions are at `rows_at`; zero where they do not exist."""
+    dims = tl.arange(0, BLOCK_D)
+    mask = valid[:, None] & (dims < HEAD_DIM)[None, :]
+    return tl.load(q_ptr + rows_at[:, None] + dims[None, :], mask=mask, other=0.0)
+
+
+@triton.jit
+def _store_rows(out_ptr, rows_at, vectors, valid, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
+    """Store vectors (rows, BLOCK_D) of the rows that exist."""
+    dims = tl.arange(0, BLOCK_D)
+    mask = valid[:, None] & (dims < HEAD_DIM)[None, :]
+    tl.store(out_ptr + rows_at[:, None] + dims[None, :], vectors, mask=mask)
+
+
+@triton.jit
+def _empty_sums(BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr):
+    """Return maximum, sum of exponentials (rows,) and weighted values (rows, BLOCK_D) of no columns."""
+    maximum = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    return maximum, tl.zeros([BLOCK_M], tl.float32), tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+
+
+@triton.jit
 def _rotated(
     q_ptr, rows_offset, row_valid, delta, cos_ptr, sin_ptr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr
 ):
     """Return queries (rows, BLOCK_D) in pair layout, float32, rotated by `delta` positions."""
     dims = tl.arange(0, BLOCK_D)
-    is_dim = dims < HEAD_DIM
-    valid = row_valid[:, None] & is_dim[None, :]
-    query = tl.load(q_ptr + rows_offset[:, None] + dims[None, :], mask=valid, other=0.0).to(tl.float32)
+    valid = row_valid[:, None] & (dims < HEAD_DIM)[None, :]
+    query = _load_query(q_ptr, rows_offset, row_valid, HEAD_DIM, BLOCK_D).to(tl.float32)
     partner = tl.load(q_ptr + rows_offset[:, None] + (dims ^ 1)[None, :], mask=valid, other=0.0).to(
         tl.float32
     )
@@ -67,8 +91,8 @@ def _scores(query, keys, scale, softcap, HAS_SOFTCAP: tl.constexpr):
     """Return scores (rows, columns) times log2(e), for keys (columns, BLOCK_D)."""
     scores = tl.dot(query, tl.trans(keys), input_precision="tf32x3") * scale
     if HAS_SOFTCAP:
-        scores = softcap * (1 - 2 / (tl.exp2(scores / softcap * 2.8853900817779268) + 1))
-    return scores * 1.4426950408889634
+        scores = softcap * (1 - 2 / (tl.exp2(scores / softcap * (2 * LOG2_E)) + 1))
+    return scores * LOG2_E
 
 
 @triton.jit
@@ -113,7 +137,7 @@ def _load_vectors(ptr, first, count, columns, BLOCK_D: tl.constexpr, HEAD_DIM: t
 @_kernel
 def _attend_kernel(
     q_ptr, k_ptr, v_ptr, bias_ptr, out_ptr, max_ptr, total_ptr,
-    q_head, q_row, k_head, k_row, v_head, v_row, num_heads, num_queries, num_keys, split, scale, softcap,
+    q_head, q_row, k_head, k_row, v_head, v_row, num_queries, num_keys, split, scale, softcap,
     GROUP: tl.constexpr, GROUP_2: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     HAS_BIAS: tl.constexpr, HAS_SOFTCAP: tl.constexpr, IS_SPLIT: tl.constexpr,
@@ -123,16 +147,12 @@ def _attend_kernel(
     dims = tl.arange(0, BLOCK_D)
     is_dim = dims < HEAD_DIM
     rows_at = head.to(tl.int64) * q_head + query_index * q_row
-    query = tl.load(
-        q_ptr + rows_at[:, None] + dims[None, :], mask=valid[:, None] & is_dim[None, :], other=0.0
-    )
+    query = _load_query(q_ptr, rows_at, valid, HEAD_DIM, BLOCK_D)
     last = num_keys - num_queries + query_index  # last key that a row attends to
     end = tl.minimum(num_keys, num_keys - num_queries + (tile * BLOCK_M + BLOCK_M - 1) // GROUP_2 + 1)
     first = part * split
     end = tl.minimum(end, first + split)
-    maximum = tl.full([BLOCK_M], float("-inf"), tl.float32)
-    total = tl.zeros([BLOCK_M], tl.float32)
-    output = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+    maximum, total, output = _empty_sums(BLOCK_M, BLOCK_D)
     k_ptr += kv_head.to(tl.int64) * k_head
     v_ptr += kv_head.to(tl.int64) * v_head
     for start in range(first, end, BLOCK_N):
@@ -142,19 +162,19 @@ def _attend_kernel(
         scores = _scores(query, keys, scale, softcap, HAS_SOFTCAP)
         if HAS_BIAS:
             bias = tl.load(bias_ptr + columns, mask=columns < end, other=0.0)
-            scores += (bias * 1.4426950408889634)[None, :]
+            scores += (bias * LOG2_E)[None, :]
         visible = (columns[None, :] <= last[:, None]) & (columns < end)[None, :]
         scores = tl.where(visible, scores, float("-inf"))
         values = tl.load(v_ptr + columns[:, None] * v_row + dims[None, :], mask=is_key, other=0.0)
         maximum, total, output = _accumulate(scores, values, maximum, total, output)
+    num_heads = tl.num_programs(1) * GROUP
     place = (part * num_heads + head).to(tl.int64) * num_queries + query_index
-    out_at = out_ptr + place[:, None] * HEAD_DIM + dims[None, :]
     if IS_SPLIT:
         tl.store(max_ptr + place, maximum, mask=valid)
         tl.store(total_ptr + place, total, mask=valid)
-        tl.store(out_at, output, mask=valid[:, None] & is_dim[None, :])
+        _store_rows(out_ptr, place * HEAD_DIM, output, valid, HEAD_DIM, BLOCK_D)
     else:
-        tl.store(out_at, output / total[:, None], mask=valid[:, None] & is_dim[None, :])
+        _store_rows(out_ptr, place * HEAD_DIM, output / total[:, None], valid, HEAD_DIM, BLOCK_D)
 
 
 @_kernel
@@ -185,28 +205,30 @@ def _merge_kernel(
 
 
 @triton.jit
-def _document_rows(tile, tiles_ptr, BLOCK_M: tl.constexpr, GROUP_2: tl.constexpr):
-    """Return the document of a tile, and the offset in it of each row's query."""
-    document = tl.load(tiles_ptr + 2 * tile)
-    first = tl.load(tiles_ptr + 2 * tile + 1)
-    return document, first + tl.arange(0, BLOCK_M) // GROUP_2
+def _document_rows(
+    tile, kv_head, tiles_ptr, slots_ptr, lengths_ptr,
+    BLOCK_M: tl.constexpr, GROUP: tl.constexpr, GROUP_2: tl.constexpr,
+):  # fmt: skip
+    """Return the document of a tile; of each row offset, slot and head, and whether its query exists."""
+    rows, document = tl.arange(0, BLOCK_M), tl.load(tiles_ptr + 2 * tile)
+    offset, of_group = tl.load(tiles_ptr + 2 * tile + 1) + rows // GROUP_2, rows % GROUP_2
+    valid = (offset < tl.load(lengths_ptr + document)) & (of_group < GROUP)
+    return document, offset, tl.load(slots_ptr + document) + offset, kv_head * GROUP + of_group, valid
 
 
 @_kernel
 def _rank_kernel(
     q_ptr, k_ptr, out_ptr, parts_ptr, tiles_ptr, slots_ptr, lengths_ptr,
-    num_heads, num_slots, num_documents, scale,
+    num_slots, num_documents, scale,
     GROUP: tl.constexpr, GROUP_2: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, IS_MAX: tl.constexpr,
 ):  # fmt: skip
     tile, kv_head = tl.program_id(0), tl.program_id(1)
-    own, offset = _document_rows(tile, tiles_ptr, BLOCK_M, GROUP_2)
-    of_group = tl.arange(0, BLOCK_M) % GROUP_2
-    valid = (offset < tl.load(lengths_ptr + own)) & (of_group < GROUP)
-    dims = tl.arange(0, BLOCK_D)
-    rows = (kv_head * GROUP + of_group).to(tl.int64) * num_slots + tl.load(slots_ptr + own) + offset
-    query_mask = valid[:, None] & (dims < HEAD_DIM)[None, :]
-    query = tl.load(q_ptr + rows[:, None] * HEAD_DIM + dims[None, :], mask=query_mask, other=0.0)
+    own, _offset, slot_of_row, head, valid = _document_rows(
+        tile, kv_head, tiles_ptr, slots_ptr, lengths_ptr, BLOCK_M, GROUP, GROUP_2
+    )
+    rows_at = (head.to(tl.int64) * num_slots + slot_of_row) * HEAD_DIM
+    query = _load_query(q_ptr, rows_at, valid, HEAD_DIM, BLOCK_D)
     k_ptr += kv_head.to(tl.int64) * num_slots * HEAD_DIM
     maximum = tl.full([BLOCK_M], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
@@ -231,6 +253,7 @@ def _rank_kernel(
             tl.store(parts_ptr + document * 2 + 1, tl.full([BLOCK_M], 1.0, tl.float32) if IS_MAX else reduced)
     tl.debug_barrier()
     heads = tl.arange(0, GROUP_2)
+    num_heads = tl.num_programs(1) * GROUP
     out_ptr += (tile * num_heads + kv_head * GROUP).to(tl.int64) * num_documents
     for document in range(0, num_documents):
         if document != own:
@@ -250,20 +273,15 @@ def _place_kernel(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HAS_SOFTCAP: tl.constexpr,
 ):  # fmt: skip
     tile, kv_head = tl.program_id(0), tl.program_id(1)
-    own, offset = _document_rows(tile, tiles_ptr, BLOCK_M, GROUP_2)
-    of_group = tl.arange(0, BLOCK_M) % GROUP_2
-    head = kv_head * GROUP + of_group
-    own_length = tl.load(lengths_ptr + own)
-    valid = (offset < own_length) & (of_group < GROUP)
-    slot_of_row = tl.load(slots_ptr + own) + offset
+    own, offset, slot_of_row, head, valid = _document_rows(
+        tile, kv_head, tiles_ptr, slots_ptr, lengths_ptr, BLOCK_M, GROUP, GROUP_2
+    )
     rows_at = (head.to(tl.int64) * num_slots + slot_of_row) * HEAD_DIM
     position = tl.load(positions_ptr + slot_of_row, mask=valid, other=0)
     num_rows = prefix_length + num_slots
     k_ptr += kv_head.to(tl.int64) * num_rows * HEAD_DIM
     v_ptr += kv_head.to(tl.int64) * num_rows * HEAD_DIM
-    maximum = tl.full([BLOCK_M], float("-inf"), tl.float32)
-    total = tl.zeros([BLOCK_M], tl.float32)
-    output = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+    maximum, total, output = _empty_sums(BLOCK_M, BLOCK_D)
     # The prefix is at its positions, like a document that starts at 0.
     for document in range(-1, num_documents):
         is_prefix = document < 0
@@ -288,9 +306,7 @@ def _place_kernel(
                 scores = tl.where(visible, scores, float("-inf"))
                 values = _load_vectors(v_ptr, first, length, columns, BLOCK_D, HEAD_DIM)
                 maximum, total, output = _accumulate(scores, values, maximum, total, output)
-    dims = tl.arange(0, BLOCK_D)
-    out_mask = valid[:, None] & (dims < HEAD_DIM)[None, :]
-    tl.store(out_ptr + rows_at[:, None] + dims[None, :], output / total[:, None], mask=out_mask)
+    _store_rows(out_ptr, rows_at, output / total[:, None], valid, HEAD_DIM, BLOCK_D)
 
 
 @_kernel
@@ -302,9 +318,7 @@ def _document_scores_kernel(
     tile, kv_head, document = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     query_index, head, valid = _query_rows(tile, kv_head, num_queries, BLOCK_M, GROUP, GROUP_2)
     place = head.to(tl.int64) * num_queries + query_index
-    dims = tl.arange(0, BLOCK_D)
-    query_mask = valid[:, None] & (dims < HEAD_DIM)[None, :]
-    query = tl.load(q_ptr + place[:, None] * HEAD_DIM + dims[None, :], mask=query_mask, other=0.0)
+    query = _load_query(q_ptr, place * HEAD_DIM, valid, HEAD_DIM, BLOCK_D)
     k_ptr += kv_head.to(tl.int64) * num_slots * HEAD_DIM
     slot, length = tl.load(slots_ptr + document), tl.load(lengths_ptr + document)
     maximum = tl.full([BLOCK_M], float("-inf"), tl.float32)
@@ -371,7 +385,7 @@ def _starts_kernel(
 def _suffix_kernel(
     q_ptr, k_ptr, v_ptr, tail_k_ptr, tail_v_ptr, out_ptr, max_ptr, total_ptr, cos_ptr, sin_ptr,
     slots_ptr, lengths_ptr, positions_ptr, starts_ptr,
-    num_heads, num_queries, num_slots, num_documents, num_tail, tail_head, softcap,
+    num_queries, num_slots, num_documents, num_tail, tail_head, softcap,
     GROUP: tl.constexpr, GROUP_2: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HAS_SOFTCAP: tl.constexpr,
 ):  # fmt: skip
@@ -379,9 +393,7 @@ def _suffix_kernel(
     query_index, head, valid = _query_rows(tile, kv_head, num_queries, BLOCK_M, GROUP, GROUP_2)
     place = head.to(tl.int64) * num_queries + query_index
     position = tl.load(positions_ptr + query_index, mask=valid, other=0)
-    maximum = tl.full([BLOCK_M], float("-inf"), tl.float32)
-    total = tl.zeros([BLOCK_M], tl.float32)
-    output = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+    maximum, total, output = _empty_sums(BLOCK_M, BLOCK_D)
     if part < num_documents:
         slot, length = tl.load(slots_ptr + part), tl.load(lengths_ptr + part)
         k_ptr += kv_head.to(tl.int64) * num_slots * HEAD_DIM
@@ -409,12 +421,11 @@ def _suffix_kernel(
             scores = tl.where(visible, scores, float("-inf"))
             values = _load_vectors(tail_v_ptr, 0, num_tail, columns, BLOCK_D, HEAD_DIM)
             maximum, total, output = _accumulate(scores, values, maximum, total, output)
-    dims = tl.arange(0, BLOCK_D)
+    num_heads = tl.num_programs(1) * GROUP
     at = (part * num_heads).to(tl.int64) * num_queries + place
     tl.store(max_ptr + at, maximum, mask=valid)
     tl.store(total_ptr + at, total, mask=valid)
-    out_mask = valid[:, None] & (dims < HEAD_DIM)[None, :]
-    tl.store(out_ptr + at[:, None] * HEAD_DIM + dims[None, :], output, mask=out_mask)
+    _store_rows(out_ptr, at * HEAD_DIM, output, valid, HEAD_DIM, BLOCK_D)
 
 
 @dataclass(frozen=True)
@@ -491,7 +502,7 @@ def attend(
 ) -> Tensor:
     """Return causal attention as `causal_tail` does, without weighting by scores."""
     query, key, value = (part if part.stride(-1) == 1 else part.contiguous() for part in (query, key, value))
-    (num_heads, num_queries, _), (num_kv_heads, num_keys, _) = query.shape, key.shape
+    num_queries, (num_kv_heads, num_keys, _) = query.shape[1], key.shape
     shape = _Shape.of(query, num_kv_heads, num_queries)
     is_split = num_queries <= MAX_DECODE_ROWS
     split = (
@@ -506,7 +517,7 @@ def attend(
     _launch(_attend_kernel, grid)(
         query, key, value, query if bias is None else bias.contiguous(), stored, maximum, total,
         query.stride(0), query.stride(1), key.stride(0), key.stride(1), value.stride(0), value.stride(1),
-        num_heads, num_queries, num_keys, split, scoring.scale, scoring.softcap or 0.0,
+        num_queries, num_keys, split, scoring.scale, scoring.softcap or 0.0,
         HAS_BIAS=bias is not None, HAS_SOFTCAP=scoring.softcap is not None, IS_SPLIT=is_split,
         **shape.constants,
     )  # fmt: skip
@@ -558,7 +569,7 @@ def document_importance(
     sums = torch.zeros(len(tiles), num_heads, count, dtype=torch.float32, device=query.device)
     parts = sums.new_empty(len(tiles), len(key), shape.block_m, count, 2)
     _launch(_rank_kernel, (len(tiles), len(key)))(
-        query, key, sums, parts, tiles, tables.slots, tables.lengths, num_heads, num_slots, count, scale,
+        query, key, sums, parts, tiles, tables.slots, tables.lengths, num_slots, count, scale,
         IS_MAX=kind == "max", **shape.constants,
     )  # fmt: skip
     importance = sums.view(count, -1, num_heads, count).sum(1)
@@ -646,7 +657,7 @@ def attend_suffix(
         starts: int32 (H, Q, D).
     """
     query = query.contiguous()
-    num_heads, num_queries, _ = query.shape
+    num_queries = query.shape[1]
     num_kv_heads, num_slots, _ = documents[0].shape
     count = len(tables.slots)
     parts, maximum, total = _parts(count + 1, query)
@@ -654,7 +665,7 @@ def attend_suffix(
     _launch(_suffix_kernel, (triton.cdiv(num_queries, shape.queries_per_tile), num_kv_heads, count + 1))(
         query, *documents, *tail, parts, maximum, total, *rotations,
         tables.slots, tables.lengths, positions, starts,
-        num_heads, num_queries, num_slots, count, tail[0].shape[1], tail[0].stride(0), softcap or 0.0,
+        num_queries, num_slots, count, tail[0].shape[1], tail[0].stride(0), softcap or 0.0,
         HAS_SOFTCAP=softcap is not None, **shape.constants,
     )  # fmt: skip
     return _merge(parts, maximum, total, torch.empty_like(query))
