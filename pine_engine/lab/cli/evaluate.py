@@ -26,7 +26,7 @@ from pine_engine.lab.evaluation.record import Record, describe_errors
 from pine_engine.lab.evaluation.settings import RunInfo, Settings, check_outputs, choose, run_info
 from pine_engine.methods.table import Output, default_methods
 from pine_engine.models.load import resolve
-from pine_engine.prompts.chat_templates import parse_kwargs
+from pine_engine.prompts.chat_templates import CLOCK, KWARGS, parse_kwargs
 from pine_engine.prompts.examples import Example, read_examples
 from pine_engine.prompts.prompt import segment_text
 from pine_engine.prompts.scoring import Verdict
@@ -39,6 +39,8 @@ if TYPE_CHECKING:  # these import torch
 
 METRICS: dict[str, Output | None] = {"generate": None, "logprob": "logprobs"}
 """What a backend needs for each metric, besides answers."""
+
+DEFAULT_METHODS = tuple(method.name for method in default_methods("passes"))
 
 LOGPROBS_OF_THINKING = (
     "log-probabilities are those directly after the prompt, before the model thinks: turn thinking off with "
@@ -96,6 +98,7 @@ class Plan:
 
     Attributes:
         data: File of the examples.
+        data_sha256: Hash of this file.
         folder: Folder of the records.
         examples: Examples of all shards.
         part: Shard of this process.
@@ -107,6 +110,7 @@ class Plan:
     """
 
     data: Path
+    data_sha256: str
     folder: Path
     examples: Sequence[Example]
     part: shards.Shard
@@ -219,6 +223,7 @@ def plan_evaluation(
         check_outputs(backend, settings, examples)
     return Plan(
         data=data,
+        data_sha256=file_sha256(data),
         folder=folder,
         examples=examples,
         part=part,
@@ -235,41 +240,77 @@ def open_run(plan: Plan) -> Run:
 
     Raises PineError for options that are not those of the run, and for a method that does not fit the model.
     """
-    settings = plan.settings
-    if plan.has_default_methods:
-        settings = _with_methods_of_run(plan.folder, settings)
-    settings = run_files.resume_date(plan.folder, settings)
-    return _complete_run(plan, settings) or _opened_run(plan, settings)
+    begun = run_files.find_run(plan.folder)
+    return Run(plan, begun) if begun and _is_complete(plan, begun) else _open_with_model(plan)
 
 
-def _complete_run(plan: Plan, settings: Settings) -> Run | None:
-    """Return the run of a folder if it lacks no record; None also if this is known with the model only."""
-    info = None if plan.backend else _finished(plan, settings)
-    if info is None:
-        return None
-    records, missing = plan.records(settings)
-    is_complete = not missing and not (plan.retry_errors and describe_errors(records))
-    return Run(plan, info) if is_complete else None
+def _is_complete(plan: Plan, begun: RunInfo) -> bool:
+    """Check whether the run of a folder is that of the plan, as far as known without the model, and complete.
 
-
-def _opened_run(plan: Plan, settings: Settings) -> Run:
-    """Return the run with the model, and with the default methods that fit.
-
-    One process selects the dtype of a new run for all others.
+    The model is not loaded then. A backend that needs no loading checks the whole run.
     """
+    if plan.backend or not _has_model(begun, plan.model):
+        return False
+    settings = _resume_date(plan.settings, begun)
+    if plan.has_default_methods and begun.methods == DEFAULT_METHODS:
+        settings = settings.model_copy(update={"methods": begun.methods})
+    planned = {**settings.model_dump(), "data": plan.data.name, "data_sha256": plan.data_sha256}
+    versions = {name: version(name) for name in ("torch", "transformers")}
+    platform = {**versions, "pine_explorer": pine.__version__, "device": plan.model.device}
+    platform |= {} if plan.model.dtype == "auto" else {"dtype": plan.model.dtype}
+    planned["platform"] = begun.platform.model_copy(update=platform)
+    if begun.differences(begun.model_copy(update=planned)):
+        return False
+    records, missing = plan.records(begun)
+    return not missing and not (plan.retry_errors and describe_errors(records))
+
+
+def _has_model(begun: RunInfo, model: ModelOptions) -> bool:
+    """Check whether a run is that of a model, of any revision if none is given."""
+    source = resolve(model.model)
+    place, _, revision = begun.address.partition("@")
+    is_on_hub = source.origin == "hub" and source.path_or_id == place and source.revision in (None, revision)
+    return source.address == begun.address or is_on_hub
+
+
+def _open_with_model(plan: Plan) -> Run:
+    """Create or resume a run, with the default methods that fit its model."""
     with ExitStack() as selecting:
         backend = plan.backend or _load(plan, selecting)
+        settings = _resume_date(plan.settings, run_files.find_run(plan.folder))
         if plan.has_default_methods:
             selected = tuple(method.name for method in backend.select_methods(None))
             settings = settings.model_copy(update={"methods": selected})
-        elif settings.methods != tuple(pine.METHODS):  # of all methods, the ones that fit are measured
+        elif settings.methods != tuple(pine.METHODS):  # of all methods, those that do not fit become errors
             backend.select_methods(dict.fromkeys(method.base for method in settings.measured))
-        settings = run_files.resume_date(plan.folder, settings)
-        info = run_info(settings, backend, data=plan.data.name, data_sha256=file_sha256(plan.data))
+        info = run_info(settings, backend, data=plan.data.name, data_sha256=plan.data_sha256)
         info = run_files.open_run(plan.folder, info)
     if info.logprobs and _thinks_first(backend, plan.examples[0], info):
         output.print_note(LOGPROBS_OF_THINKING)
     return Run(plan, info, backend)
+
+
+def _resume_date(settings: Settings, begun: RunInfo | None) -> Settings:
+    """Return settings with the date that the prompts of a run have, if there is one."""
+    kwargs = begun.chat_template_kwargs if begun else {}
+    date = {name: kwargs[name] for name in (CLOCK,) if name in kwargs}
+    return settings.model_copy(update={KWARGS: date | settings.chat_template_kwargs})
+
+
+def _load(plan: Plan, selecting: ExitStack) -> "pine.Engine":
+    """Load the model in the dtype of the run. One process selects that of a new run for all others.
+
+    For a new run, `selecting` holds a lock until the run is there.
+    """
+    dtype = plan.model.dtype
+    if dtype == "auto":
+        begun = run_files.find_run(plan.folder)
+        if begun is None and (lock := try_lock(plan.folder / "run.lock", timeout_s=-1)):
+            selecting.callback(lock.release)
+            if begun := run_files.find_run(plan.folder):
+                selecting.close()
+        dtype = begun.platform.dtype if begun else dtype
+    return dataclasses.replace(plan.model, dtype=dtype).load(needs_tokenizer=True)
 
 
 def _thinks_first(backend: "Backend", example: Example, settings: Settings) -> bool:
@@ -278,53 +319,6 @@ def _thinks_first(backend: "Backend", example: Example, settings: Settings) -> b
         return False
     prompt = example.comparison().with_kwargs(settings.chat_template_kwargs).prompt(backend)
     return not segment_text(prompt.suffix).rstrip().endswith(markers.end)
-
-
-def _with_methods_of_run(output_dir: Path, settings: Settings) -> Settings:
-    """Return the settings with the default methods of an existing run, which depend on its model."""
-    defaults = tuple(method.name for method in default_methods("passes"))
-    is_resumed = (output_dir / run_files.RUN_FILE).exists()
-    if is_resumed and run_files.read_run(output_dir).methods == defaults:
-        return settings.model_copy(update={"methods": defaults})
-    return settings
-
-
-def _load(plan: Plan, selecting: ExitStack) -> "pine.Engine":
-    """Load the model in the dtype of the run. For a new run, `selecting` holds a lock until it is there."""
-    dtype = run_files.dtype_of_run(plan.folder) if plan.model.dtype == "auto" else plan.model.dtype
-    if dtype is None and (lock := try_lock(plan.folder / "run.lock", timeout_s=-1)):
-        selecting.callback(lock.release)
-        if dtype := run_files.dtype_of_run(plan.folder):
-            selecting.close()
-    return dataclasses.replace(plan.model, dtype=dtype or "auto").load(needs_tokenizer=True)
-
-
-def _finished(plan: Plan, settings: Settings) -> RunInfo | None:
-    """Return the run of a folder if it is that of these options, as far as known without the model."""
-    model = plan.model
-    if not (plan.folder / run_files.RUN_FILE).exists():
-        return None
-    info, source = run_files.read_run(plan.folder), resolve(model.model)
-    place, _, revision = info.address.partition("@")
-    is_same = source.address == info.address or (
-        source.origin == "hub" and source.path_or_id == place and source.revision in (None, revision)
-    )
-    platform = info.platform.model_copy(
-        update={
-            "dtype": info.platform.dtype if model.dtype == "auto" else model.dtype,
-            "device": model.device,
-            "torch": version("torch"),
-            "transformers": version("transformers"),
-            "pine_explorer": pine.__version__,
-        }
-    )
-    update = {
-        **settings.model_dump(),
-        "data": plan.data.name,
-        "data_sha256": file_sha256(plan.data),
-        "platform": platform,
-    }
-    return info if is_same and not info.differences(info.model_copy(update=update)) else None
 
 
 def measure(run: Run) -> End:

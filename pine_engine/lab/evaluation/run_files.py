@@ -9,8 +9,7 @@ from uuid import uuid4
 from pine_engine.errors import InputError, WriteError
 from pine_engine.lab.evaluation.document_orders import names_of
 from pine_engine.lab.evaluation.record import Key, Record
-from pine_engine.lab.evaluation.settings import RunInfo, Settings
-from pine_engine.prompts.chat_templates import CLOCK, KWARGS
+from pine_engine.lab.evaluation.settings import RunInfo
 from pine_engine.prompts.request import parse_json
 from pine_engine.rows.files import read_text
 
@@ -99,15 +98,6 @@ def open_run(folder: Path, info: RunInfo) -> RunInfo:
     return info
 
 
-def resume_date(folder: Path, settings: Settings) -> Settings:
-    """Return settings with the date that the prompts of the run in a folder have, if there is one."""
-    kwargs = settings.chat_template_kwargs
-    with suppress(InputError):
-        begun = read_run(folder).chat_template_kwargs
-        kwargs = {name: begun[name] for name in (CLOCK,) if name in begun} | kwargs
-    return settings.model_copy(update={KWARGS: kwargs})
-
-
 def discard_empty_run(folder: Path) -> None:
     """Delete the files of a run without records, such as one with a wrong address, to free its folder."""
     if not any(path.stat().st_size for path in record_files(folder)):
@@ -123,11 +113,9 @@ def read_run(folder: Path) -> RunInfo:
     return parse_json(RunInfo, read_text(file), str(file))
 
 
-def dtype_of_run(folder: Path) -> str | None:
-    """Return the dtype with which the run in a folder began; None if there is no valid run."""
-    with suppress(InputError):
-        return read_run(folder).platform.dtype
-    return None
+def find_run(folder: Path) -> RunInfo | None:
+    """Return the settings of the run in a folder, None if there is none."""
+    return read_run(folder) if (folder / RUN_FILE).exists() else None
 
 
 def read_records(folder: Path) -> list[Record]:

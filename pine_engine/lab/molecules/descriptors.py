@@ -10,9 +10,7 @@ from pine_engine.lab.molecules.request_rows import parse_smiles, rdkit
 Floats = NDArray[np.float64]
 
 ELEMENTS = ("H", "C", "N", "O", "F")
-
 BOND_ORDERS = (1.0, 1.5, 2.0, 3.0)
-
 FINGERPRINT_SIZE = 4096
 """Columns of a hashed fingerprint. The atom pairs of QM9 occupy a tenth of them."""
 

@@ -15,7 +15,6 @@ from pine_engine.lab.molecules.predictor import Predictor
 from pine_engine.lab.molecules.request_rows import PROPERTIES, GeneratedMolecule, Molecule
 
 NUM_RESAMPLES = 1000
-
 CONFIDENCE = 95  # confidence level of the intervals, in percent
 
 _Errors = dict[tuple[int, tuple[int, ...]], Floats]  # errors of the six properties by request and order

@@ -12,12 +12,10 @@ from pine_engine.lab.molecules.request_rows import Molecule
 from pine_engine.optional_packages import import_extra
 
 MIN_MOLECULES = 20
-
 MAX_MOLECULES = 4000
 """Size of the random sample that the predictor is fitted on. Memory grows with its square, to 0.5 GB."""
 
 MIN_OCCURRENCES = 2  # fingerprint columns that fewer molecules have are ignored
-
 PAIR_WIDTH, PATH_WIDTH = 4.0, 2.0
 """Kernel widths, in medians of the squared distances of pairs and of the distances of paths."""
 

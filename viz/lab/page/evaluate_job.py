@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 from viz.lab.page.evaluate_view import MeasureView
 
 BEAT_S = 0.5  # seconds between two views
-
 SAMPLED = 4  # number of examples whose tokens are counted for an estimate
 
 

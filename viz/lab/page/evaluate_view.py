@@ -20,7 +20,6 @@ from pine_engine.scheduling.work import Work
 from viz.lab.report import TITLE, measured_html, report_page
 
 NO_INTERVAL = f" ({TOO_FEW})"
-
 RECORDS, REPORT = "records.jsonl", "report.html"
 
 
