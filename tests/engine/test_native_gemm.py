@@ -52,7 +52,7 @@ def has_equal_logits(engine: Engine) -> dict[str, bool]:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", MIXTURES)
+@pytest.mark.parametrize("name", first_daily(MIXTURES))
 def test_experts_with_native_gemm_are_invariant(
     name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,12 +62,14 @@ def test_experts_with_native_gemm_are_invariant(
     assert has_equal_logits(engine) == {"vanilla": False} | dict.fromkeys(INVARIANT, True)
 
 
+@pytest.mark.slow
 def test_experts_without_blocks_depend_on_neighbors(monkeypatch: pytest.MonkeyPatch) -> None:
     simulate_native_gemm(monkeypatch, in_blocks=False)
     assert not all(has_equal_logits(mixture("one of two", torch.bfloat16)).values())
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_native_gemm_reuses_and_batches_bitwise(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     simulate_native_gemm(monkeypatch)
     engine = load_engine("random:tiny", dtype=str(dtype).removeprefix("torch."))

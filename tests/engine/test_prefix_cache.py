@@ -15,6 +15,7 @@ from pine_engine.engine import passes
 from tests.support.families import FAMILIES, TinyLlama, make
 from tests.support.forward import count_tokens
 from tests.support.reference import PLANNED
+from tests.support.tiers import first_daily
 
 LAYOUT = TokenLayout((5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
 OTHER_QUESTION = TokenLayout(LAYOUT.prefix, LAYOUT.documents, (61, 62))
@@ -159,7 +160,7 @@ STRUCTURE: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("change", [*VALUES, "inference tensors"])
+@pytest.mark.parametrize("change", first_daily([*VALUES, "inference tensors"], 2))
 def test_engine_4bit_decodes_with_changed_weights(change: str) -> None:
     with torch.inference_mode(change == "inference tensors"):
         model = synthetic_model("random:tiny", dtype="4bit", device="cpu")

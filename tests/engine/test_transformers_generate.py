@@ -328,7 +328,7 @@ def run(engine: Engine, layout: TokenLayout = LAYOUT, method: str = "pine") -> t
     return engine.run(layout, **options).answers[method].token_ids
 
 
-@pytest.mark.parametrize("wrap", first_daily(WRAPPERS.values(), 2), ids=WRAPPERS)
+@pytest.mark.parametrize("wrap", first_daily(WRAPPERS.values()), ids=WRAPPERS)
 def test_wrapped_model_is_order_invariant(model: Model, wrap: Callable[[Model], Model]) -> None:
     wrapped = wrap(model)
     assert {answered(wrapped, layout) for layout in ORDERS} == {run(Engine(wrapped))}
@@ -373,7 +373,9 @@ def _merge(model: Model) -> None:
     model.merge_adapter()
 
 
-@pytest.mark.parametrize("change", [_disable, _switch, _scale, _merge, lambda model: model.unload()])
+@pytest.mark.parametrize(
+    "change", first_daily([_switch, _disable, _scale, _merge, lambda model: model.unload()])
+)
 def test_engine_follows_changed_adapter(model: Model, change: Callable[[Model], Any]) -> None:
     wrapped = lora(model)
     engine = Engine(wrapped)

@@ -21,6 +21,7 @@ from pine_engine.network.batched_gemm import batched_gemm
 from pine_engine.network.thread_tuner import torch_num_threads
 from tests.support.forward import unpadded_gemm
 from tests.support.native_gemm import gemm_by_rows, simulate_native_gemm
+from tests.support.tiers import first_daily
 
 
 @pytest.fixture(scope="module")
@@ -126,11 +127,13 @@ UNPADDED: Patches = {arithmetic: {"batched_gemm": simulated(unpadded_gemm, is_ve
 
 @pytest.mark.parametrize(
     ("shape", "threads", "processor", "broken"),
-    [
-        ("seven-queries", 2, SPLIT, {forward: {"decode_attention_threads": lambda *_: None}}),
-        ("seven-queries", 1, {}, UNPADDED),  # a single column
-        ("unaligned-heads", 2, {}, UNPADDED | {rope: {"ALIGNED_DIMS": 1}}),  # a single row
-    ],
+    first_daily(
+        [
+            ("seven-queries", 2, SPLIT, {forward: {"decode_attention_threads": lambda *_: None}}),
+            ("seven-queries", 1, {}, UNPADDED),  # a single column
+            ("unaligned-heads", 2, {}, UNPADDED | {rope: {"ALIGNED_DIMS": 1}}),  # a single row
+        ]
+    ),
     ids=["split", "column", "row"],
 )
 def test_check_stacking_needs_invariant_attention(
@@ -196,6 +199,7 @@ def test_linear_layers_show_other_sums_in_bfloat16() -> None:
     assert not kernel_checks.check_rows("rows", layers, (8,), torch.bfloat16, CPU).holds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_blocks", [True, False])
 def test_check_experts_needs_blocks(in_blocks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     simulate_native_gemm(monkeypatch, in_blocks=in_blocks)
