@@ -294,6 +294,15 @@ def test_answers_before_a_failure_are_shown(
     assert [row["text"] for row in outcome.json["results"]] == ["Ben", None]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let SIGINT raise KeyboardInterrupt: a worker of pytest-xdist ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("command", ["compare", "verify --num-orders 2"])
 def test_interrupt_prints_the_answers_before_it(
     pine: Run, provider: tuple[ScriptedServer, str], data: Path, monkeypatch: pytest.MonkeyPatch, command: str
