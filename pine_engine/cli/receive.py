@@ -102,6 +102,7 @@ def receive(
     backend: "Backend",
     prompts: "Sequence[tuple[str, pine.TokenLayout]]",
     methods: Sequence[str],
+    /,
     *,
     orders: Sequence[Sequence[Sequence[int]]] | None = None,
     **options: Unpack["RunOptions"],
@@ -123,7 +124,8 @@ def receive(
     counts = [1] * len(prompts) if orders is None else list(map(len, orders))
     missing = {(index, method): count for index, count in enumerate(counts) for method in methods}
     received = Received(names, missing, [{} for _ in names], [[] for _ in names])
-    pairs = backend.run_each(layouts, orders=orders, methods=methods, **options)
+    options["methods"] = methods
+    pairs = backend.run_each(layouts, orders=orders, **options)
     with output.progress(sum(missing.values())) as advance:
         try:
             with closing(pairs):

@@ -60,7 +60,9 @@ class PromptRun:
         while found := self.requests[self.num_finished * size :][:size]:
             if not all(one in self.replies for one in found):
                 return
-            answers = {one.method.name: self.replies[one].answer(one.method.name) for one in found}
+            answers: dict[str, Answer] = {}
+            for one in found:
+                answers[one.method.name] = self.replies[one].answer(one.method.name)
             result = RunResult(found[0].layout, answers, {})
             yield RunFinished(result) if self.orders is None else self._compared(result)
             self.num_finished += 1
@@ -106,9 +108,10 @@ def stream_runs(
     Raises:
         EndpointError: After the answers that arrive, as `Endpoint.send`.
     """
+    of_prompts: Sequence[Sequence[Order] | None] = orders or [None] * len(layouts)
     runs = [
         PromptRun(layout, of_prompt, text_requests(layout, methods, max_new_tokens, of_prompt))
-        for layout, of_prompt in zip(layouts, orders or [None] * len(layouts), strict=True)
+        for layout, of_prompt in zip(layouts, of_prompts, strict=True)
     ]
     index_of = {request: index for index, run in enumerate(runs) for request in run.requests}
     requests = list(index_of)

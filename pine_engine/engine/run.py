@@ -298,7 +298,8 @@ def tokenize_request(model: PreparedModel, prompt: PromptLike, **parts: Unpack[R
             advice = "Answers are greedy; pass options of transformers to `generate` inside patch_generate."
         raise InputError(f"unknown option: got {name}. {advice}", field=name)
     task, documents = parts.pop("task", USUAL_TASK), parts.pop("documents", None)
-    has_parts = documents is not None or any(parts.values()) or task != USUAL_TASK
+    others: dict[str, Any] = dict(parts)
+    has_parts = documents is not None or any(others.values()) or task != USUAL_TASK
     if prompt is not None and has_parts:
         message = "a prompt and parts of one were passed. Pass the prompt or its parts."
         raise InputError(message, field="prompt")
@@ -307,4 +308,4 @@ def tokenize_request(model: PreparedModel, prompt: PromptLike, **parts: Unpack[R
     if documents is None:
         field = "documents" if has_parts else "prompt"
         raise InputError('there are no documents. Pass documents=["...", "..."], or a prompt.', field=field)
-    return model.tokenize(TASKS[task].prompt(model.tokenizer, documents=documents, **parts))
+    return model.tokenize(TASKS[task].prompt(model.tokenizer, documents=documents, **others))

@@ -158,7 +158,8 @@ def _differences_of_documents() -> dict[str, float]:
     return {name: _difference(found[1][name], value) for name, value in found[0].items()}
 
 
-def _difference(computed: torch.Tensor, expected: torch.Tensor) -> float:
+def _difference(computed: torch.Tensor | None, expected: torch.Tensor | None) -> float:
+    assert computed is not None and expected is not None
     return (computed - expected).abs().max().item()
 
 

@@ -183,7 +183,9 @@ def _state_key(prefill: Prefill) -> Hashable:
 
 
 def _needed(
-    computed: Iterable[Prefill], num_reusing: Mapping[Hashable, int], num_answers: Mapping[Prefill, int]
+    computed: Iterable[Prefill],
+    num_reusing: Mapping[tuple[str, TokenLayout, str], int],
+    num_answers: Mapping[Prefill, int],
 ) -> set[Hashable]:
     """Return the keys of the states that other prefills or later answers continue."""
     sources = {source_of(prefill) for prefill in computed}

@@ -196,6 +196,6 @@ def run_info(settings: Settings, backend: "Backend", *, data: str, data_sha256: 
         data=data,
         data_sha256=data_sha256,
         address=backend.model_ref,
-        extra_body=backend.extra_body,
+        extra_body=dict(backend.extra_body),
         platform=platform_of(backend),
     )

@@ -116,7 +116,15 @@ def test_form_of_a_run_is_parsed_and_checked_once(
             return function(*arguments)
 
         monkeypatch.setattr(owner, name, counted)
-    values = ["retrieval_qa", "Who?", "", ["pine"], 8, entries_json(entries_from([("", "red")])), ""]
+    values: list[Any] = [
+        "retrieval_qa",
+        "Who?",
+        "",
+        ["pine"],
+        8,
+        entries_json(entries_from([("", "red")])),
+        "",
+    ]
     job = form_run.begin_run(page, DEFAULTS, shown("", "retrieval_qa"), None, "", *values).job
     job.prepare(engine, **job.arguments)
     prepare_shuffle(engine, read_form(*values), count=2, seed=0, controls=True)
