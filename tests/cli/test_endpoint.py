@@ -302,12 +302,9 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("command", ["compare", "verify --num-orders 2"])
-def test_interrupt_prints_the_answers_before_it(
-    pine: Run, provider: tuple[ScriptedServer, str], data: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    _, url = provider
+@pytest.fixture
+def interrupted(interruptible: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send Ctrl-C in place of the question `Who 1`."""
     complete: Callable[..., Any] = Endpoint._complete
 
     async def interrupt_second(self: Endpoint, client: Any, request: Any) -> Any:
@@ -319,11 +316,36 @@ def test_interrupt_prints_the_answers_before_it(
 
     monkeypatch.setattr(Endpoint, "_complete", interrupt_second)
     monkeypatch.setattr(cli, "ends_on_interrupt", nullcontext)  # which ends the process
+
+
+@pytest.mark.usefixtures("interrupted")
+@pytest.mark.parametrize("command", ["compare", "verify --num-orders 2"])
+def test_interrupt_prints_the_answers_before_it(
+    pine: Run, provider: tuple[ScriptedServer, str], data: Path, command: str
+) -> None:
     name, _, options = command.partition(" ")
-    outcome = run_at(pine, url, f"{name} {data} --methods vanilla --json --max-concurrency 1 {options}")
+    outcome = run_at(
+        pine, provider[1], f"{name} {data} --methods vanilla --json --max-concurrency 1 {options}"
+    )
     assert outcome.status == STOPPED and "stopped" in outcome.stderr
     rows = outcome.json["results" if name == "compare" else "rows"]
     assert [row["id"] for row in rows] == ["q0"] and outcome.json["refused"] == []
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_interrupt_keeps_results_of_debias(
+    pine: Run, provider: tuple[ScriptedServer, str], tmp_path: Path
+) -> None:
+    server, url = provider
+    server.respond = lambda _: answer("A")
+    request = {"documents": DOCUMENTS[:2], "labels": ["A", "B"]}
+    rows = [{"question": f"Who {number}?", **request} for number in range(2)]
+    data = write_rows(tmp_path / "rows.jsonl", rows)
+    line = f"debias {data} --wrapper permutation_full --majority --json --max-concurrency 1"
+    outcome = run_at(pine, url, line)
+    assert outcome.status == STOPPED and "stopped" in outcome.stderr
+    (result,) = outcome.json["results"]
+    assert result["base_answers"] == {"A": 1, "B": 1} and outcome.json["refused"] == []
 
 
 def test_arguments_of_the_chat_template_are_sent(on_endpoint: Run, data: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
+from functools import partial
 
 import torch
 
@@ -13,6 +14,7 @@ from pine_engine.errors import InputError
 from pine_engine.lab.debias.combining import DebiasFailure, DebiasResult, average_labels, count_votes
 from pine_engine.lab.debias.plan import DebiasPlan, in_order
 from pine_engine.methods.table import get_method
+from pine_engine.scheduling.worker import RunControl, stream_in_thread
 
 
 def request_answers(
@@ -26,7 +28,9 @@ def request_answers(
     index_of = {request: index for index, requests in enumerate(planned) for request in requests}
     yield 0, RequestsPlanned(len(index_of), describe_requests(index_of))
     replies: dict[TextRequest, Reply] = {}
-    with closing(endpoint.send(list(index_of))) as pairs:
+    pairs: Generator[tuple[TextRequest, Reply], None, None]
+    pairs = stream_in_thread(partial(_send, endpoint, list(index_of)))
+    with closing(pairs):
         for request, reply in pairs:
             index, replies[request] = index_of[request], reply
             if reply.is_repeatable is not None:
@@ -34,6 +38,12 @@ def request_answers(
             yield index, GenerationFinished(reply.answer(plan.base))
             if all(one in replies for one in planned[index]):
                 yield index, _result(plan, index, [replies[one] for one in planned[index]])
+
+
+def _send(endpoint: Endpoint, requests: Sequence[TextRequest], control: RunControl) -> None:
+    """Report each request with its reply. In a thread of its own, so that Ctrl-C does not end a request."""
+    for pair in endpoint.send(requests, control.check):
+        control.report(pair)
 
 
 def _requests(endpoint: Endpoint, plan: DebiasPlan, index: int) -> list[TextRequest]:
