@@ -323,10 +323,11 @@ def _thinks_first(backend: "Backend", example: Example, settings: Settings) -> b
 
 def measure(run: Run) -> End:
     """Measure the missing records of this shard. The end has a reason if some of them are missing."""
+    if run.backend is None:
+        return End()
     began, end = time.perf_counter(), End()
     try:
-        if run.backend:
-            _measure_missing(run, run.backend)
+        _measure_missing(run, run.backend)
     except (Cancelled, KeyboardInterrupt, WriteError, EndpointError) as error:
         is_stopped = isinstance(error, Cancelled | KeyboardInterrupt)
         status = output.STOPPED if is_stopped else output.FAILED
