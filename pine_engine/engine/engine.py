@@ -41,13 +41,17 @@ class Engine(PreparedModel):
     validates a loaded transformers model, see `Engine.__init__`.
     """
 
-    @cached_property
+    @property
     def active_prefixes(self) -> PrefixCache | None:
         """Prefix cache that runs at the same time can share, or None if that could change a bit.
 
         Pass it to `run` or `generate` as `prefix_cache`. It has the prompts of active runs only.
         """
-        return PrefixCache(only_active=True) if self.shares_steps else None
+        return self._prefixes if self.shares_steps else None
+
+    @cached_property
+    def _prefixes(self) -> PrefixCache:
+        return PrefixCache(only_active=True)
 
     @classmethod
     def load(

@@ -116,7 +116,7 @@ def assert_molecules_and_uploads_are_evaluated(page: Page, folder: Path) -> None
     set_length(page, 64)
     expect(page.locator("#total")).to_contain_text("context: 256")
     run(page)
-    expect(page.locator("#run-status")).to_contain_text("(molecules)")
+    expect(page.locator("#run-status")).to_contain_text("(molecules, ")
     cards = page.locator("#answers .pine-card")
     for card_of_method in cards.all():
         expect(card_of_method).to_contain_text("Model: molecules")

@@ -316,7 +316,8 @@ def test_recipes_work(tmp_path: Path) -> None:
             shutil.copy(ROOT / name, tmp_path / name)
     for name, recipe in RECIPES.items():
         changes = re.findall(r"^```diff\n(.+?)^```", recipe, re.MULTILINE | re.DOTALL)
-        recipe_commands = re.findall(r"^ {4}(\S.*)$", recipe, re.MULTILINE)
+        text = re.sub(r"^```.*?^```", "", recipe, flags=re.MULTILINE | re.DOTALL)
+        recipe_commands = re.findall(r"^ {4}(\S.*)$", text, re.MULTILINE)
         assert changes and recipe_commands, name
         for change in changes:
             command = ["git", "apply", "--recount", "--whitespace=nowarn", "-"]

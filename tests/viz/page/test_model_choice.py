@@ -83,7 +83,7 @@ def test_answers_on_two_models_are_those_of_each_alone(
                     one.run(QUESTION), two.run(QUESTION), load(page, three, folders["second"], dtype)
                 )
                 for (name, texts), updates in zip(expected.items(), runs, strict=True):
-                    assert f"({name})." in updates.status and updates.by_method == texts
+                    assert f"({name}, " in updates.status and updates.by_method == texts
                 assert f"({dtype})" in other
 
     with serve(tmp_path / "app.log", "--model", str(folders["first"]), "--dtype", "float32") as app:
