@@ -1,10 +1,10 @@
-"""What page, commands and server ask of a model, wherever it computes.
+"""Interface of models to page, commands and evaluation.
 
 An `Engine` computes here, an `Endpoint` sends the prompts to a server. To add a backend, write a class with
 the members of `Backend` in a package of its own below this file, and open it where `Endpoint` is opened:
 `pine_engine/cli/endpoint.py` for commands, `app.py` for the page. No other code has to change:
 
-- Events are those of `pine_engine/engine/events.py`. A backend yields the ones that it knows. Callers wait
+- Events are those of `pine_engine/engine/events.py`. A backend may yield a part of them. Callers wait
   only for the last of a prompt: `RunFinished`, or an `OrderResult` for each document order.
 - A method or output that the backend lacks is a sentence of `misfit`. Callers show it or omit the output.
 - A backend that returns texts has `bitwise_identical=None` in comparisons, and NaN for numbers it lacks.
@@ -105,7 +105,7 @@ class Backend(Protocol):
         """Return the ids of a text that follows a prompt."""
 
     def decode_tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return the text of each token; an empty list if only a server knows them."""
+        """Return the text of each token; an empty list if only a server has them."""
 
     def check_length(self, layout: TokenLayout, max_new_tokens: int) -> None:
         """Raise InputError if prompt and answer are known to exceed the context."""

@@ -236,7 +236,7 @@ class Ops:
 
 
 class KernelOps(Ops):
-    """Operations by kernels of a GPU, bitwise identical wherever a document or query is stored."""
+    """Operations by kernels of a GPU, bitwise identical at every index of a document or query."""
 
     def __init__(self, documents: Documents, compute_dtype: torch.dtype, kernels: ModuleType) -> None:
         super().__init__(documents, compute_dtype)

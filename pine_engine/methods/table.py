@@ -170,7 +170,7 @@ class Method:
         """Convert a list of rope_bases to a tuple.
 
         Raises:
-            InputError: Passes or texts are said to suffice, but attention or positions are not vanilla's.
+            InputError: `requires` is "passes" or "texts", but attention or positions are not vanilla's.
         """
         object.__setattr__(self, "rope_bases", tuple(self.rope_bases))
         if self.requires != "placement" and not self.splits_documents and not self._is_vanilla:

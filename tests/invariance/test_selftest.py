@@ -194,7 +194,7 @@ def test_linear_layers_show_other_sums_in_bfloat16() -> None:
         parts = [gemm_by_rows(part, layer.weight, layer.bias) for part in rows.split((6, 2))]
         return torch.cat(parts)
 
-    layer.forward = by_index  # type: ignore[method-assign, assignment]
+    layer.forward = by_index  # type: ignore[method-assign, assignment]  # simulates a processor
     layers = kernel_checks.linear_layers(layer)
     assert not kernel_checks.check_rows("rows", layers, (8,), torch.bfloat16, CPU).holds
 

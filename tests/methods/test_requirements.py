@@ -70,7 +70,7 @@ def test_column_predicts_the_models_that_run(method: Method) -> None:
 def test_model_as_it_is_gives_the_same_logits(
     method: Method, as_it_is: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where passes suffice; the others change attention, or see it in a first pass."""
+    """Methods that need forward passes only; the others change attention, or read it in a first pass."""
     monkeypatch.setattr(recomputed, "NUM_RECOMPUTED", 1)
     if method.requires != "placement":
         expected = logits_of(decoder(), method)

@@ -10,7 +10,7 @@ from viz.drawing.markup import render
 AnswerState = Literal["waiting", "reading", "writing", "finished", "stopped"]
 
 Source = Literal["own", "recorded", "shared", "checked"]
-"""Where an answer was computed.
+"""Source of an answer.
 
 "own": in this session. "recorded": with the page. "shared": by someone else, read from a link or a file.
 "checked": in this session, after a shared answer to the same input.
@@ -82,7 +82,7 @@ class AnswerCard:
 
     @property
     def source_label(self) -> str:
-        """Where the answer was computed; "" if in this session."""
+        """Source of the answer in words; "" for this session."""
         return _SOURCE_LABELS.get(self.source, "")
 
     @property

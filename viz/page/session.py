@@ -103,7 +103,7 @@ def _read(read: bytes, name: str) -> RunRecord:
     if f'"{CERTIFICATE_FORMAT}"'.encode() in read[:100]:
         return _session_of_certificate(read_json(_CERTIFICATE, read, problem, max_size=LARGEST_BYTES))
     record = read_json(_RECORD, read, problem, max_size=LARGEST_BYTES)
-    return record.model_copy(update={"source": "shared"})  # whatever it claims
+    return record.model_copy(update={"source": "shared"})  # a file may state any source
 
 
 def _session_of_certificate(certificate: Certificate) -> RunRecord:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # these import torch
     from pine_engine.backend import Backend
 
 METRICS: dict[str, Output | None] = {"generate": None, "logprob": "logprobs"}
-"""What a backend needs for each metric, besides answers."""
+"""Output that each metric needs from a backend in addition to answers; None if answers suffice."""
 
 DEFAULT_METHODS = tuple(method.name for method in default_methods("passes"))
 

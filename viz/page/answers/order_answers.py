@@ -69,7 +69,7 @@ class OrderAnswers:
 
     @property
     def origin(self) -> str:
-        """Where recorded or shared answers were computed; "" for those of this session."""
+        """Source of recorded or shared answers in words; "" for those of this session."""
         return origin_sentence(self.source, self.model)
 
     @property

@@ -1,4 +1,4 @@
-"""What a session shows in "Internals", and how events change it."""
+"""State of the tab "Internals" of a session, and its changes by events."""
 
 import math
 from collections.abc import Mapping
