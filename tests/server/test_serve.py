@@ -4,20 +4,21 @@ import os
 import signal
 import socket
 import sys
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import torch
 import uvicorn
 from starlette.testclient import TestClient
 
 from pine_engine.cli.main import main
 from pine_engine.server import listening
 from pine_engine.server.settings import ServerSettings
-from tests.support.api_server import wait_until
+from tests.support.api_server import is_answered, wait_until
 from tests.support.commands import Run
-from tests.support.forks import fork
 
 BODY = {"messages": [{"role": "user", "content": "Who?"}], "documents": ["Ann.", "Ben."], "max_tokens": 2}
 
@@ -119,22 +120,18 @@ def test_used_port_and_missing_package_are_named(
     assert outcome.status == 2 and "pip install uvicorn==" in outcome.stderr
 
 
-def serve_on(port: int, model: str) -> None:
-    sys.argv = ["pine_engine", "serve", "--model", model, "--port", str(port)]
+def serve_on(port: int, model: Path, log: Path) -> None:
+    torch.set_num_threads(1)  # a fork has no other thread of this process
+    sys.stdout = sys.stderr = log.open("w", buffering=1, encoding="utf-8")
+    sys.argv = ["pine_engine", "serve", "--model", str(model), "--port", str(port)]
     main()
 
 
 def test_server_ends_at_a_signal(tiny: Path, tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "log"
-    process = fork(serve_on, port, str(tiny), stdout=log, stderr=log)
-
-    def is_ready() -> bool:
-        try:
-            return httpx.get(f"http://127.0.0.1:{port}/health").is_success
-        except httpx.ConnectError:
-            return False
-
-    wait_until(is_ready, seconds=120)
+    process = get_context("fork").Process(target=serve_on, args=(port, tiny, log))
+    process.start()
+    wait_until(lambda: is_answered(f"http://127.0.0.1:{port}/health"), seconds=120)
     answer = httpx.post(f"http://127.0.0.1:{port}/v1/chat/completions", json=BODY, timeout=60).json()
     assert answer["choices"][0]["message"]["role"] == "assistant"
     assert process.pid is not None

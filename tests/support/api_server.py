@@ -50,7 +50,7 @@ def server_process(
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log, **options)
     try:
-        wait_until(lambda: process.poll() is not None or _is_answered(url), seconds)
+        wait_until(lambda: process.poll() is not None or is_answered(url), seconds)
         assert process.poll() is None, (folder / "log").read_text()
         yield
     finally:
@@ -58,7 +58,8 @@ def server_process(
         process.wait(timeout=60)
 
 
-def _is_answered(url: str) -> bool:
+def is_answered(url: str) -> bool:
+    """Check whether a server answers."""
     try:
         return httpx.get(url, timeout=5).is_success
     except httpx.TransportError:
