@@ -10,7 +10,7 @@ import pytest
 from pine_engine import METHODS, TASKS, Engine, PineError
 from pine_engine.backend import Backend
 from pine_engine.endpoint.client import Endpoint
-from pine_engine.engine.events import GenerationFinished, Repeated, RunFinished
+from pine_engine.engine.events import GenerationFinished, RunFinished
 from pine_engine.engine.orders import OrderResult, summarize_orders
 from pine_engine.prompts.layout import TokenLayout
 from tests.support.api_server import running_server
@@ -107,14 +107,3 @@ def test_conditions_name_model_and_sent_fields(backend: Backend) -> None:
     assert backend.model_name in backend.conditions
     if backend.ids_per_token > 1:
         assert '{"n": 1}' in backend.conditions
-
-
-def test_texts_are_those_of_the_model(engine: Engine, endpoint: Endpoint) -> None:
-    assert texts_of(endpoint, "Who has the key?") == texts_of(engine, "Who has the key?")
-
-
-def test_first_request_is_repeated(endpoint: Endpoint) -> None:
-    events = endpoint.compare_orders(layout_on(endpoint), orders=ORDERS, methods="vanilla", max_new_tokens=3)
-    assert [event for event in events if isinstance(event, Repeated)] == [Repeated("vanilla", is_equal=True)]
-    alone = endpoint.generate(layout_on(endpoint), methods="vanilla", max_new_tokens=3)
-    assert not any(isinstance(event, Repeated) for event in alone)

@@ -94,16 +94,19 @@ def test_records_are_those_of_the_model(
     assert "repeated: 0 of 2" in text and "--endpoint http" in text
 
 
+def likely_letters(engine: Engine, **request: Any) -> list[str]:
+    """Return all letters as answers to a request, most likely first."""
+    letters = [chr(code) for code in range(33, 123)]
+    scores = engine.score(**request, continuations=letters, methods="vanilla")["vanilla"]
+    return [score.text for score in sorted(scores, key=lambda score: -score.total)]
+
+
 def test_choices_have_the_log_probabilities_of_the_model(
     on_model: Run, on_endpoint: Run, engine: Engine, tmp_path: Path
 ) -> None:
-    letters = [chr(code) for code in range(33, 123)]
-    scores = engine.score(question="Who 0?", documents=DOCUMENTS, continuations=letters, methods="vanilla")
-    likely = sorted(scores["vanilla"], key=lambda score: -score.total)
-    rows = [
-        {**ROWS[0], "prefix": "", "choices": [likely[0].text, likely[1].text], "answers": [likely[1].text]}
-    ]
-    rows.append({**rows[0], "id": "q1", "choices": [likely[0].text, likely[-1].text]})
+    first, second, *_, last = likely_letters(engine, question="Who 0?", documents=DOCUMENTS)
+    rows = [{**ROWS[0], "prefix": "", "choices": [first, second], "answers": [second]}]
+    rows.append({**rows[0], "id": "q1", "choices": [first, last]})
     data = write_rows(tmp_path / "choices.jsonl", rows)
     options = "--methods vanilla --metrics logprob --json"
     evaluate(on_model, data, tmp_path / "model", options)
@@ -123,9 +126,7 @@ def test_task_without_chat_template_equals_the_model(
         "question": "warm",
         "documents": [{"title": "x", "text": "hot"}, {"title": "y", "text": "icy"}],
     }
-    letters = [chr(code) for code in range(33, 123)]
-    scores = engine.score(task="few_shot", **parts, continuations=letters, methods="vanilla")["vanilla"]
-    choices = [score.text for score in sorted(scores, key=lambda score: -score.total)[:2]]
+    choices = likely_letters(engine, task="few_shot", **parts)[:2]
     row = {"id": "f", "task": "few_shot", **parts, "choices": choices, "answers": choices[:1]}
     data = write_rows(tmp_path / "few.jsonl", [row])
     for run, name in ((on_model, "model"), (on_endpoint, "endpoint")):
@@ -143,11 +144,8 @@ def test_answers_and_labels_are_those_of_the_model(
                          for run in (on_endpoint, on_model))  # fmt: skip
     assert answers == expected and len(answers) == 4
 
-    letters = [chr(code) for code in range(33, 123)]
     request: dict[str, Any] = {"question": "Who?", "documents": DOCUMENTS[:2], "instruction": "Read."}
-    scores = engine.score(**request, continuations=letters, methods="vanilla")["vanilla"]
-    labels = [score.text for score in sorted(scores, key=lambda score: -score.total)[:2]]
-    file = write(tmp_path / "labeled.json", {**request, "labels": labels})
+    file = write(tmp_path / "labeled.json", {**request, "labels": likely_letters(engine, **request)[:2]})
     for options in (["--wrapper", "permutation_full"], ["--wrapper", "permutation_cyclic", "--majority"]):
         found, result = (
             run("debias", file, *options, "--json").json["results"] for run in (on_endpoint, on_model)
@@ -159,10 +157,8 @@ def test_answers_and_labels_are_those_of_the_model(
     verified = on_endpoint("verify", data, *line.split())
     summary = verified.json["summary"]
     assert (verified.status, summary["vanilla"]["invariance_held"]) == (0, None)
-    assert (
-        summary["reorder_content"]["invariance_held"]
-        and summary["reorder_content"]["rows_with_one_text"] == 2
-    )
+    in_order = summary["reorder_content"]
+    assert in_order["invariance_held"] and in_order["rows_with_one_text"] == 2
     assert summary["vanilla"]["rows_with_one_text"] < 2
 
 
@@ -319,33 +315,27 @@ def interrupted(interruptible: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("interrupted")
-@pytest.mark.parametrize("command", ["compare", "verify --num-orders 2"])
+@pytest.mark.parametrize(
+    ("command", "rows", "key", "found"),
+    [
+        ("compare {data} --methods vanilla", ROWS, "results", {"id": "q0"}),
+        ("verify {data} --methods vanilla --num-orders 2", ROWS, "rows", {"id": "q0"}),
+        ("debias {data} --wrapper permutation_full --majority",
+         [{"question": f"Who {n}?", "documents": DOCUMENTS[:2], "labels": ["A", "B"]} for n in range(2)],
+         "results", {"base_answers": {"A": 1, "B": 1}}),
+    ],
+)  # fmt: skip
 def test_interrupt_prints_the_answers_before_it(
-    pine: Run, provider: tuple[ScriptedServer, str], data: Path, command: str
-) -> None:
-    name, _, options = command.partition(" ")
-    outcome = run_at(
-        pine, provider[1], f"{name} {data} --methods vanilla --json --max-concurrency 1 {options}"
-    )
-    assert outcome.status == STOPPED and "stopped" in outcome.stderr
-    rows = outcome.json["results" if name == "compare" else "rows"]
-    assert [row["id"] for row in rows] == ["q0"] and outcome.json["refused"] == []
-
-
-@pytest.mark.usefixtures("interrupted")
-def test_interrupt_keeps_results_of_debias(
-    pine: Run, provider: tuple[ScriptedServer, str], tmp_path: Path
-) -> None:
+    pine: Run, provider: tuple[ScriptedServer, str], tmp_path: Path,
+    command: str, rows: list[Any], key: str, found: dict[str, Any],
+) -> None:  # fmt: skip
     server, url = provider
     server.respond = lambda _: answer("A")
-    request = {"documents": DOCUMENTS[:2], "labels": ["A", "B"]}
-    rows = [{"question": f"Who {number}?", **request} for number in range(2)]
     data = write_rows(tmp_path / "rows.jsonl", rows)
-    line = f"debias {data} --wrapper permutation_full --majority --json --max-concurrency 1"
-    outcome = run_at(pine, url, line)
+    outcome = run_at(pine, url, f"{command.format(data=data)} --json --max-concurrency 1")
     assert outcome.status == STOPPED and "stopped" in outcome.stderr
-    (result,) = outcome.json["results"]
-    assert result["base_answers"] == {"A": 1, "B": 1} and outcome.json["refused"] == []
+    (row,) = outcome.json[key]
+    assert found.items() <= row.items() and outcome.json["refused"] == []
 
 
 def test_arguments_of_the_chat_template_are_sent(on_endpoint: Run, data: Path) -> None:
@@ -382,16 +372,17 @@ def test_refusal_states_the_reason(pine: Run, data: Path, line: str, words: str)
     assert outcome.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("option", ["--max-concurrency 2", "--extra-body {}x"])
-def test_options_without_an_endpoint_are_refused(pine: Run, data: Path, option: str) -> None:
-    outcome = pine("compare", data, *option.split())
-    assert outcome.status == BAD_INPUT and "--endpoint" in outcome.stderr
-
-
-def test_model_name_is_required(pine: Run, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("option", "missing"),
+    [("--max-concurrency 2", "--endpoint"), ("--extra-body {}x", "--endpoint"),
+     ("--endpoint http://127.0.0.1:1/v1", "--model")],
+)  # fmt: skip
+def test_options_without_endpoint_or_model_are_refused(
+    pine: Run, data: Path, option: str, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("PINE_MODEL", raising=False)
-    outcome = pine("compare", data, "--endpoint", "http://127.0.0.1:1/v1")
-    assert outcome.status == BAD_INPUT and "--model" in outcome.stderr
+    outcome = pine("compare", data, *option.split())
+    assert outcome.status == BAD_INPUT and missing in outcome.stderr
 
 
 @pytest.fixture(scope="module")
