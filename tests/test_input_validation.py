@@ -75,9 +75,6 @@ def case_id(value: object) -> str:
     return type(value).__name__ if " at 0x" in text else text[:40]
 
 
-# accepted forms: each value gives the result of the plain value, which is the first one
-
-
 def run_order(engine: Any, orders: Any) -> list[tuple[int, ...]]:
     events = pine.compare_orders(engine, LAYOUT, methods="pine", orders=orders, **SHORT)
     return [event.order for event in events if isinstance(event, OrderResult)]
@@ -140,6 +137,7 @@ ACCEPTED: dict[str, tuple[Callable[[Any, Any], Any], list[Any]]] = {
     ),
     "one document": (lambda _, documents: prompt_of("", documents, "Who?"), [["one"], "one"]),
 }  # fmt: skip
+"""Each value gives the result of the plain value, which is the first one."""
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
@@ -233,8 +231,6 @@ def test_prefix_cache_serves_one_model(engine: pine.Engine, tiny_llama: TinyLlam
     assert cleared == answers(other, methods="pine") != expected
 
 
-# refusals: the attempts, and the field of the error; "" where the test does not check the field
-
 Attempt = Callable[[pine.Engine], Any]
 
 
@@ -271,6 +267,8 @@ REFUSALS: list[Any] = [
       for case in cases(field, *(partial(call, **arguments) for call in CALLS))),
     *cases("lenght", lambda engine: pine.compare_orders(engine, LAYOUT, lenght=3)),  # type: ignore[call-arg]  # as intended
     *cases("prompt", lambda engine: engine.run(), lambda engine: engine.run(LAYOUT, question="Who?")),
+    *with_value("prompt", ["run", "generate", "shuffle"],
+        lambda engine, name: getattr(engine, name)("Who?", ["one", "two"])),
     *with_value("method", [5, [None], ["vanilla", ["pine"]], b"pine"],
         lambda engine, methods: engine.run(LAYOUT, methods=methods)),
     *with_value("method", [["pine", "magic"], ["Magic"]], lambda _, methods: pine.get_methods(methods)),
@@ -366,6 +364,7 @@ REFUSALS: list[Any] = [
     *with_value("", [[97], [-1], "BC", [1.0], [[40]], None],
         lambda engine, ids: engine.decode_tokens(ids), lambda engine, ids: engine.decode_text(ids)),
 ]  # fmt: skip
+"""Attempts, and the field of the error; "" where the test does not check the field."""
 
 
 @pytest.mark.parametrize(("attempt", "field"), REFUSALS)
@@ -449,16 +448,8 @@ def test_repr_of_short_record_is_complete() -> None:
 
 def test_repr_of_long_record_is_one_line_with_shapes_and_lengths() -> None:
     prompt = Prompt((Piece(LONG),), ((Piece(LONG),),) * 99, ())
-    for record in (
-        WIDE,
-        ANSWER,
-        TRACE,
-        RESULT,
-        CELL,
-        Document(LONG),
-        OrderResult((1, 0), {}, RESULT),
-        prompt,
-    ):
+    order = OrderResult((1, 0), {}, RESULT)
+    for record in (WIDE, ANSWER, TRACE, RESULT, CELL, Document(LONG), order, prompt):
         shown = repr(record)
         assert shown.startswith(f"{type(record).__name__}(") and "\n" not in shown
         assert len(shown) < 85 * len(METHODS), shown

@@ -23,7 +23,6 @@ from pine_engine.engine.run import RunOptions, prepare_run
 from pine_engine.scheduling.scheduler import compute_alone
 from pine_engine.scheduling.worker import NO_CONTROL
 from tests.engine.conftest import LAYOUT
-from tests.support.errors import has_field
 from tests.support.families import TinyLlama
 from tests.support.forward import prefill_logits, watch_caches
 from tests.support.reference import PLANNED, exact_llama, reference_logits
@@ -84,12 +83,6 @@ def test_trace_report_is_of_the_last_prompt_token(engine: Engine) -> None:
         assert trace.suffix_attention is not None
         np.testing.assert_allclose(entry["attention"], trace.suffix_attention[:, :, -1], rtol=1e-6)
         assert entry["starts"] == trace.suffix_starts[:, :, -1].tolist()
-
-
-@pytest.mark.parametrize("name", ["run", "generate", "shuffle"])
-def test_second_positional_argument_is_an_input_error(engine: Engine, name: str) -> None:
-    with pytest.raises(InputError, check=has_field("prompt")):
-        getattr(engine, name)("Who?", ["one", "two"])
 
 
 @pytest.mark.parametrize("method", PLANNED)

@@ -130,9 +130,6 @@ def test_trace_is_the_mean_over_the_streams(engine: Engine) -> None:
     assert trace.suffix_starts.tolist()[0][0][0] == [3, 3, 3]
 
 
-# Streams over RoPE bases
-
-
 def with_base(factor: float) -> Method:
     return replace(METHODS["vanilla"], name="own", rope_bases=(factor,), requires="placement")
 

@@ -37,22 +37,12 @@ FUNCTIONS: dict[str, Callable[[str], Any]] = {
 }
 UNITS = [
     *(
-        "<document>",
-        "</document>",
-        "<",
-        "<|im_end|>",
-        "[[",
-        "[[A]]",
-        "]]",
-        "Answer",
-        "1,",
-        "1",
-        "---",
+        "<document>", "</document>", "<", "<|im_end|>", "[[", "[[A]]", "]]", "Answer", "1,", "1", "---",
         "---\n",
     ),
     *(" ", "\n", "\t", "#", "x", "x ", "?", '"', "“", ".", "Mr. ", "3. ", "Ann has 3. ", "She has 3. "),
     *("as many ", "as ", "more ", "than ", "on ", "teen", "the "),
-]
+]  # fmt: skip
 PARTS = st.sampled_from(UNITS)
 
 

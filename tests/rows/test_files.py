@@ -98,8 +98,6 @@ def test_parquet_with_nulls_equals_json_lines(tmp_path: Path) -> None:
     assert read_documents([path]) == read_documents([lines])
 
 
-# forms of data sets
-
 SENTENCES = ["Ann.", " She."]
 SHE = Document("Ann. She.", "T")
 PASSAGES: list[dict[str, Any]] = [
@@ -226,8 +224,6 @@ def test_row_without_documents_names_field_and_form(row: Any, tmp_path: Path) ->
     assert [(problem.line, problem.field) for problem in raised.value.problems] == [(2, "documents")]
 
 
-# documents
-
 NODE = {
     "id_": "n1",
     "embedding": None,
@@ -339,9 +335,6 @@ def test_any_row_is_read_or_refused(row: Any, tmp_path_factory: pytest.TempPathF
     for read in readers:
         with no_harm(), suppress(InputError):
             assert len(read()) > 0
-
-
-# limits and damage
 
 
 def test_csv_cell_may_be_longer_than_limit_of_csv(tmp_path: Path) -> None:

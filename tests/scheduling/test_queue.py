@@ -33,8 +33,6 @@ def test_queue_runs_all_one_at_a_time() -> None:
     assert most == [1] and sorted(turns) == list(range(40))
 
 
-# fairness
-
 PAGES = [Client("10.0.0.1", "page a"), Client("10.0.0.1", "page b"), Client("10.0.0.2", "page c")]
 SCRIPTS = [Client("10.0.0.3"), Client("10.0.0.4"), Client("10.0.0.5"), Client("10.0.0.6")]
 
@@ -118,9 +116,6 @@ def test_full_queue_removes_a_run_of_the_largest_user() -> None:
     assert queue.waiting == 0
 
 
-# followers
-
-
 def start(ticket: Ticket) -> SharedRun[int]:
     """Start the computation of a run whose turn it is."""
     assert ticket.wait(0) == 0
@@ -185,9 +180,6 @@ def test_other_request_starts_its_own_computation(request_of_second: str | None)
         second.request = request_of_second
         assert first.wait(0) == second.wait(0) == 0
         assert start(first) is not start(second) and not second.is_follower
-
-
-# several active runs
 
 
 def started(tickets: Iterable[Ticket]) -> list[bool]:

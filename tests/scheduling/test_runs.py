@@ -63,9 +63,6 @@ def test_run_of_disconnected_client_is_logged(caplog: pytest.LogCaptureFixture) 
     assert logged(caplog)["outcome"] == "disconnected" and runs.num_open == 0
 
 
-# queue
-
-
 @pytest.mark.parametrize("how", ["stop", "close"])
 def test_waiting_run_can_leave(how: str) -> None:
     runs, stop = Runs(FairQueue(2)), StopFlag()
@@ -111,9 +108,6 @@ def test_run_on_another_model_loads_before_the_queue() -> None:
     assert next(other) == "Loading tiny"
     *_, last = start(runs, one_view)[1]
     assert last == "ran"
-
-
-# end
 
 
 def test_run_beyond_time_limit_ends(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:

@@ -204,16 +204,10 @@ FAMILIES = {
 DAILY = {
     *("llama", "qwen3", "qwen2_5_vl", "gemma2", "gemma3_text", "glm4", "cohere", "gpt_neox", "falcon"),
     *(
-        "mixtral",
-        "nemotron",
-        "longrope, a long prompt",
-        "smollm3, a layer without RoPE",
-        "deepseek_v3",
-        "deepseek_v3, heads of 10 dimensions",
-        "gemma4_text, shared keys",
-        "gpt_oss",
+        "mixtral", "nemotron", "longrope, a long prompt", "smollm3, a layer without RoPE", "deepseek_v3",
+        "deepseek_v3, heads of 10 dimensions", "gemma4_text, shared keys", "gpt_oss",
     ),
-}
+}  # fmt: skip
 """Families of the daily tier: attention is patched differently in each."""
 
 

@@ -25,14 +25,9 @@ NONEMPTY = TEXTS.map("a{}".format)
 FORBIDDEN_FILE = "/etc/passwd"
 
 PATHS = (
-    FORBIDDEN_FILE,
-    "../../../../../../../etc/passwd",
-    "/",
-    "",
-    "\x00",
-    "http://127.0.0.1:9/x",
+    FORBIDDEN_FILE, "../../../../../../../etc/passwd", "/", "", "\x00", "http://127.0.0.1:9/x",
     "//etc/passwd",
-)
+)  # fmt: skip
 
 
 def nested(depth: int) -> Any:

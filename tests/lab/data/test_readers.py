@@ -308,14 +308,10 @@ def test_answer_with_rejected_value_scores_zero() -> None:
 @pytest.mark.parametrize(
     ("generate", "num_documents"),
     [
-        (generate_facts, 1),
-        (generate_facts, 21),
-        (generate_few_shot, 3),
-        (generate_few_shot, 17),
-        (generate_judge_sums, 1),
-        (generate_judge_sums, 9),
+        (generate_facts, 1), (generate_facts, 21), (generate_few_shot, 3), (generate_few_shot, 17),
+        (generate_judge_sums, 1), (generate_judge_sums, 9),
     ],
-)
+)  # fmt: skip
 def test_generator_rejects_number_of_documents(
     generate: Callable[[int], Iterator[Any]], num_documents: int
 ) -> None:

@@ -93,22 +93,19 @@ def test_record_equals_run(engine: Engine, example: Example, methods: list[str],
         assert {record.choice_score for record in found.values()} == ({0, 1} if example is PAIR else {None})
 
 
-def test_measure_invariant_method_is_computed_once(engine: Engine) -> None:
+@pytest.mark.parametrize("warning", [None, "Bitwise identity is not guaranteed."])
+def test_measure_invariant_method_is_computed_once(
+    engine: Engine, warning: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "invariance_warning", warning)
     options: dict[str, Any] = {"order_names": ["as-is", "gold-all", "shuffled:3"], "generate": False}
     found = evaluate_records(engine, [QUESTION], methods=METHOD_NAMES, **options).values()
     for method in METHOD_NAMES:
         of_method = [record for record in found if record.method == method]
         expected = 1 if METHODS[method].is_order_invariant else 5  # gold-at:1 is as stored
-        assert sum(record.was_computed for record in of_method) == expected
+        assert sum(record.was_computed for record in of_method) == (5 if warning else expected)
         assert len({record.answer_logprob for record in of_method}) == expected
         assert all((record.seconds > 0) == record.was_computed for record in of_method)
-
-
-def test_measure_without_invariance_computes_all(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Engine, "invariance_warning", "Bitwise identity is not guaranteed.")
-    options: dict[str, Any] = {"order_names": ["as-is", "reversed"], "generate": False}
-    found = evaluate_records(engine, [QUESTION], methods=["pine"], **options)
-    assert all(record.was_computed for record in found.values())
 
 
 def test_measure_labels_but_not_slots_change_pine(engine: Engine) -> None:
@@ -197,14 +194,9 @@ def test_measure_record_is_independent_of_other_records(
     ],
 )  # fmt: skip
 def test_measure_computes_prompts_and_shared_parts_once(
-    engine: Engine,
-    monkeypatch: pytest.MonkeyPatch,
-    example: Example,
-    methods: list[str],
-    names: list[str],
-    options: dict[str, Any],
-    expected: list[str],
-) -> None:
+    engine: Engine, monkeypatch: pytest.MonkeyPatch,
+    example: Example, methods: list[str], names: list[str], options: dict[str, Any], expected: list[str],
+) -> None:  # fmt: skip
     layout = example.comparison().tokenize(engine)
     prefills = watch_prefills(engine, monkeypatch)
     evaluate_records(engine, [example], methods=methods, order_names=names, max_new_tokens=2, **options)
@@ -335,11 +327,7 @@ def test_measure_stop_takes_effect_in_the_next_layer(engine: Engine, layer: int,
     [
         (["vanilla"], True, 2 + 1 + 1),  # the batch, the prompt that follows, and the prefix
         (["vanilla", "permutation_full"], True, 2 + 1 + 1),  # they share prompts and answers
-        (
-            ["vanilla", "calibration_first"],
-            True,
-            2 + 1 + 1 + 4,
-        ),  # and four prompts that another answer continues
+        (["vanilla", "calibration_first"], True, 2 + 1 + 1 + 4),  # four prompts that another answer continues
         (["vanilla", "permutation_full"], False, 1 + 1),  # only one state is scored at a time
         (["nia", "pcw", "sp"], False, 2 + 1),  # one state is continued by the other methods
     ],
