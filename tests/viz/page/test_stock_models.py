@@ -61,8 +61,8 @@ def test_internals_show_positions_of_vanilla_and_no_attention(view: Any) -> None
     methods = json.loads(order_table_json(view))["methods"]
     assert [method["name"] for method in methods] == [*FITTING, "nbce"]
     report = traced(view, arrays=True)
-    assert report and report.results[0].attention is None
-    assert report.results[0].documents[0].starts[0] == run.result.layout.prefix_length
+    assert report and report["results"][0]["attention"] is None
+    assert report["results"][0]["documents"][0]["starts"][0] == run.result.layout.prefix_length
 
 
 def test_downloads_and_tutorial_are_complete(view: Any) -> None:

@@ -22,7 +22,7 @@ def api_calls() -> tuple[tuple[Callable[..., Any], Any], ...]:
 
 
 def api_results() -> dict[str, Any]:
-    """Return the result type by name of the API call."""
-    from viz.lab.page.api import Measured
+    """Return the JSON schema of the result by name of the API call."""
+    from viz.lab.page.api import measured_schema
 
-    return {"measure": Measured}
+    return {"measure": measured_schema()}

@@ -7,6 +7,7 @@ from typing import Any
 
 import gradio as gr
 from pydantic import BaseModel, Field
+from pydantic_core import to_jsonable_python
 
 from pine_engine.lab.debias.measured import measured_methods
 from pine_engine.lab.evaluation.estimates import estimate_tasks
@@ -20,18 +21,11 @@ from viz.lab.page.evaluate_job import MeasureRequest, prepare_measure
 from viz.lab.page.evaluate_view import MeasureView
 from viz.page.api.arguments import NEW_TOKENS, TEMPLATE_KWARGS, Host, name_argument
 from viz.page.api.calls import answer_job
-from viz.page.api.result import ApiResult
+from viz.page.api.results import Schema, result_schema
 from viz.page.common.failures import explain
 from viz.page.files.reading_files import FileReader, without_progress
 
 USUAL_ORDERS = ("as-is", "reversed")  # default orders
-
-
-class Measured(ApiResult):
-    """Result of /measure."""
-
-    summary: dict[str, Any] = Field(description="Estimates with intervals, as in `evaluate --json`.")
-    records: list[Record]
 
 
 class MeasureArguments(BaseModel):
@@ -91,16 +85,20 @@ def _data_set(reader: FileReader, rows: list[dict[str, Any]]) -> DataSet:
         raise gr.Error(explain(error), print_exception=False) from error
 
 
-def measured(view: MeasureView) -> Measured | None:
+def measured(view: MeasureView) -> dict[str, Any] | None:
     """Return the records so far with a summary; None before the first."""
     if not view.records:
         return None
     platform, records = view.info.platform, list(view.records)
+    repeated = {"repeated": count_repeats(records)} if view.info.is_on_endpoint else {}
     summary = nested(estimate_tasks(records))
-    return Measured(
-        model=platform.model,
-        dtype=platform.dtype,
-        repeated=count_repeats(records) if view.info.is_on_endpoint else None,
-        summary=summary,
-        records=records,
-    )
+    result = {"model": platform.model, "dtype": platform.dtype, "summary": summary, "records": records}
+    report: dict[str, Any] = to_jsonable_python(result | repeated)
+    return report
+
+
+def measured_schema() -> Schema:
+    """Return the JSON schema of the result."""
+    summary = {"type": "object", "description": "Estimates with intervals, as in `evaluate --json`."}
+    records = {"type": "array", "items": Record.model_json_schema(mode="serialization")}
+    return result_schema({"summary": summary, "records": records})

@@ -25,7 +25,6 @@ from viz.page.api.arguments import (
 )
 from viz.page.api.functions import api_function
 from viz.page.api.reports import compared, left_out, shuffled, traced
-from viz.page.api.result import ApiResult
 from viz.page.common.failures import explain
 from viz.page.common.widgets import MODEL_EVENT
 from viz.page.internals.left_out_job import prepare_answers_left_out
@@ -127,7 +126,7 @@ def add_api(host: Host) -> None:
 
 
 def answer_job(
-    sources: Sources, job: Job, report: Callable[[View], ApiResult | None], task: str = USUAL_TASK
+    sources: Sources, job: Job, report: Callable[[View], dict[str, Any] | None], task: str = USUAL_TASK
 ) -> dict[str, Any]:
     """Run the job on the model of a task and report its last view; see `stop_reason` for an early end.
 
@@ -151,5 +150,4 @@ def answer_job(
     result = None if failure or last is None else report(last)
     if result is None:
         raise gr.Error(failure or why or "The run produced no answer.", print_exception=False)
-    stop_reason = {"stop_reason": why} if why else {}
-    return result.model_dump(mode="json", exclude={"stop_reason"}) | stop_reason
+    return result | ({"stop_reason": why} if why else {})

@@ -2,14 +2,19 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import gradio as gr
 from pydantic import BaseModel, ValidationError
 
+from pine_engine.methods.table import METHODS
 from pine_engine.rows.parse_errors import MAX_SHOWN, format_validation_errors
 from viz.page.api.arguments import Host, Question
-from viz.page.api.results import MethodName
+
+if TYPE_CHECKING:
+    MethodName = str
+else:
+    MethodName = Literal[tuple(METHODS)]  # an enum of the schema
 
 
 class TitledDocument(TypedDict, total=False):

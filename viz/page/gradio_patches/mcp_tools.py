@@ -6,18 +6,16 @@ from typing import Any
 
 import gradio as gr
 from mcp import types
-from pydantic import BaseModel
 
 from pine_engine.errors import InputError
 from viz.page.common.failures import explain
 from viz.page.gradio_patches.values import refuse_values
 
 
-def describe_results(page: gr.Blocks, results: Mapping[str, type[BaseModel]]) -> None:
+def describe_results(page: gr.Blocks, schemas: Mapping[str, dict[str, Any]]) -> None:
     """Let the MCP server return JSON with these schemas by endpoint."""
     if page.mcp_server_obj is None:
         return
-    schemas = {name: result.model_json_schema(mode="serialization") for name, result in results.items()}
     setattr(page.mcp_server_obj, "postprocess_output_data", _as_json)  # noqa: B010 - mypy allows no assignment
     handlers: dict[Any, Any] = page.mcp_server_obj.mcp_server.request_handlers
     list_tools, call_tool = handlers[types.ListToolsRequest], handlers[types.CallToolRequest]

@@ -19,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from pine_engine.methods.table import METHODS
 from pine_engine.models.dtypes import Dtype
 from tests.support.serving import Serve, ServedApp
+from viz.page.api.results import RESULTS
 
 DOCS = Path(__file__).parents[4] / "docs" / "api.md"
 QUESTION = "Who has the key to the boat shed?"
@@ -40,7 +41,19 @@ def client(app: ServedApp) -> Iterator[Client]:
 
 def ask(client: Client, name: str, documents: list[str] = DOCUMENTS, **arguments: Any) -> Any:
     options = {"max_new_tokens": 4} | arguments
-    return client.predict(question=QUESTION, documents=documents, api_name=name, **options)
+    report = client.predict(question=QUESTION, documents=documents, api_name=name, **options)
+    jsonschema.validate(report, closed(RESULTS[name.removeprefix("/")]))
+    return report
+
+
+def closed(schema: Any) -> Any:
+    """Return a schema that allows only the fields that it describes."""
+    if isinstance(schema, list):
+        return list(map(closed, schema))
+    if not isinstance(schema, dict):
+        return schema
+    only = {"additionalProperties": False} if schema.get("type") == "object" else {}
+    return {key: closed(value) for key, value in schema.items()} | only
 
 
 CALLS = {"compare", "shuffle", "trace", "leave_one_out", "measure"}

@@ -14,16 +14,9 @@ from pine_engine.scheduling.work import Work
 from tests.support.fake_jobs import fake_job
 from tests.support.running import sources_of
 from viz.page.api.calls import answer_job
-from viz.page.api.result import ApiResult
 from viz.page.jobs.loader import EngineSource
 
 NO_TIME = 1e-9  # seconds that are over at the first look
-
-
-class Count(ApiResult):
-    """Result of the calls of this file."""
-
-    number: int
 
 
 @dataclass(frozen=True)
@@ -36,8 +29,8 @@ class Counted:
     progress: tuple[int, int] = (0, 1)
     done: Work = field(default_factory=Work)
 
-    def result(self) -> Count | None:
-        return Count(model="tiny", dtype="float32", number=self.number) if self.number else None
+    def result(self) -> dict[str, Any] | None:
+        return {"number": self.number} if self.number else None
 
 
 def counted(_: Engine, to: int, of: int) -> Generator[Counted, None, None]:
@@ -55,7 +48,7 @@ def request(
 
 
 def test_call_returns_its_last_result(source: EngineSource) -> None:
-    assert request(source, counted, to=3, of=3) == {"model": "tiny", "dtype": "float32", "number": 3}
+    assert request(source, counted, to=3, of=3) == {"number": 3}
 
 
 def test_complete_result_is_not_stopped_by_the_time_limit(

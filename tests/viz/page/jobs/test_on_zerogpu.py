@@ -101,12 +101,12 @@ def test_api_results_match_other_hosts(app: ServedApp, client: Client, engine: E
     *_, run = views_of(prepare_answers, engine, form, DEFAULTS, trace=False)
     expected = compared(run, ())
     assert expected is not None and answers["results"][1]["text"]
-    assert texts(answers) == texts(expected.model_dump())
+    assert texts(answers) == texts(expected)
     orders = client.predict(**ARGUMENTS, orders=6, seed=0, api_name="/shuffle")
     *_, tried = views_of(prepare_shuffle, engine, form, count=6, seed=0, controls=False, trace=False)
     own_orders = shuffled(tried, ())
     assert own_orders is not None
-    for row, own in zip(orders["methods"], own_orders.model_dump()["methods"], strict=True):
+    for row, own in zip(orders["methods"], own_orders["methods"], strict=True):
         assert row == own | {"max_abs_logit_diff": pytest.approx(own["max_abs_logit_diff"])}
     traces = client.predict(**ARGUMENTS, api_name="/trace")
     assert len(traces["results"]) == 2
