@@ -18,14 +18,14 @@ from .engine.leave_one_out import (
     score_without_documents as score_without_documents,
 )
 from .engine.likelihood import Score as Score
-from .engine.orders import (
+from .engine.order_results import (
     OrderComparison as OrderComparison,
     OrderResult as OrderResult,
     OrderStats as OrderStats,
     ShuffleResult as ShuffleResult,
-    compare_orders as compare_orders,
     summarize_orders as summarize_orders,
 )
+from .engine.orders import compare_orders as compare_orders
 from .engine.prefix_cache import PrefixCache as PrefixCache
 from .engine.transformers_generate import patch_generate as patch_generate
 from .errors import InputError as InputError, ModelError as ModelError, PineError as PineError

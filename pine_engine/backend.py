@@ -21,7 +21,7 @@ from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Prompt
 
 if TYPE_CHECKING:  # these import torch
-    from pine_engine.engine.orders import OrderResult
+    from pine_engine.engine.order_results import OrderResult
     from pine_engine.engine.prefix_cache import PrefixCache
     from pine_engine.engine.run import MethodsLike, RunOptions
 

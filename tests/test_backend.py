@@ -11,7 +11,7 @@ from pine_engine import METHODS, TASKS, Engine, PineError
 from pine_engine.backend import Backend
 from pine_engine.endpoint.client import Endpoint
 from pine_engine.engine.events import GenerationFinished, RunFinished
-from pine_engine.engine.orders import OrderResult, summarize_orders
+from pine_engine.engine.order_results import OrderResult, summarize_orders
 from pine_engine.prompts.layout import TokenLayout
 from tests.support.api_server import running_server
 

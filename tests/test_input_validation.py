@@ -20,7 +20,7 @@ from transformers import LlamaForCausalLM, LlamaModel
 
 import pine_engine as pine
 from pine_engine import METHODS, Answer, Document, Prompt, RunResult, TokenLayout, Trace
-from pine_engine.engine.orders import OrderComparison, OrderResult
+from pine_engine.engine.order_results import OrderComparison, OrderResult
 from pine_engine.errors import UnknownNameError
 from pine_engine.models.dtypes import known_dtype
 from pine_engine.models.load import resolve

@@ -21,7 +21,8 @@ from pine_engine.benchmark.shapes import Workload, load_engine
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import TokenGenerated
 from pine_engine.engine.generation import synchronize
-from pine_engine.engine.orders import OrderResult, choose_orders, compare_orders
+from pine_engine.engine.order_results import OrderResult
+from pine_engine.engine.orders import choose_orders, compare_orders
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.scheduling.worker import compute_on
 

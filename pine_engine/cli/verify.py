@@ -25,7 +25,6 @@ from pine_engine.cli.options import (
 from pine_engine.cli.output import CommandResult
 from pine_engine.cli.receive import receive
 from pine_engine.errors import InputError
-from pine_engine.invariance.certificate import read_certificate
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.chat_templates import parse_kwargs
 
@@ -200,9 +199,11 @@ def reproduce(
         dtype: Dtype to load instead of the certified one.
         device: Device to use instead of the certified one.
     """
+    from pine_engine.invariance.certificate import read_certificate  # imports numpy
+
     certified = read_certificate(file)
 
-    from pine_engine.invariance import reproduction
+    from pine_engine.invariance import reproduction  # imports torch
     from pine_engine.network.thread_tuner import torch_num_threads
 
     platform = certified.platform

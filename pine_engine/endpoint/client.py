@@ -18,7 +18,8 @@ from pine_engine.endpoint.sending import Outcome, Sending
 from pine_engine.endpoint.streams import stream_runs
 from pine_engine.endpoint.text_layout import TextTokenizer, as_text, harmless
 from pine_engine.engine.events import Event
-from pine_engine.engine.orders import OrderResult, choose_orders
+from pine_engine.engine.order_results import OrderResult
+from pine_engine.engine.orders import choose_orders
 from pine_engine.engine.reordering import FirstPass, reorder_documents
 from pine_engine.engine.run import MAX_NEW_TOKENS, MethodsLike, RunOptions
 from pine_engine.errors import EndpointError, InputError

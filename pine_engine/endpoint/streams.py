@@ -17,7 +17,7 @@ from pine_engine.engine.events import (
     RunFinished,
     RunResult,
 )
-from pine_engine.engine.orders import OrderComparison, OrderResult
+from pine_engine.engine.order_results import OrderComparison, OrderResult
 from pine_engine.methods.table import Method
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.orders import Order

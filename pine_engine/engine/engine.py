@@ -12,7 +12,8 @@ import torch
 from pine_engine.engine.events import Event, RunFinished, RunResult
 from pine_engine.engine.leave_one_out import LeaveOneOut, score_without_documents
 from pine_engine.engine.likelihood import Score, score_methods
-from pine_engine.engine.orders import OrderResult, ShuffleResult, choose_orders, compare_orders, run_orders
+from pine_engine.engine.order_results import OrderResult, ShuffleResult
+from pine_engine.engine.orders import choose_orders, compare_orders, run_orders
 from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.engine.run import (

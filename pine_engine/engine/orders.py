@@ -2,212 +2,26 @@
 
 import itertools
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Unpack
 
-import numpy as np
 import torch
 
 from pine_engine.attention.state import SequenceState, input_device
-from pine_engine.engine.events import Answer, Event, RunResult, to_frame
+from pine_engine.engine.events import Answer, Event, RunResult
 from pine_engine.engine.likelihood import score_answers
+from pine_engine.engine.order_results import OrderComparison, OrderResult
 from pine_engine.engine.prepared_model import BYTES_AT_ONCE, PreparedModel, check_engine
 from pine_engine.engine.run import PreparedRun, RunOptions, prefill_runs, prepare_run
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, describe, sequence
-from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import PLACES, TokenLayout
 from pine_engine.prompts.orders import sample_orders
 from pine_engine.prompts.prompt import Prompt
-from pine_engine.reprs import html_table, plot, short_repr, shorten
 from pine_engine.scheduling.scheduler import Coroutine, stream_shared
 from pine_engine.scheduling.worker import RunControl
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
 MAX_PREFILL_TOKENS = 1024
 """Maximum number of tokens in one batch of several orders' prefills, which limits its memory."""
-
-
-@dataclass(frozen=True)
-class OrderComparison:
-    """Answer of one method in one order, compared with its answer in the first order."""
-
-    answer: Answer
-    same_text: bool  # True if the tokens, or the texts after a thinking part, are equal
-    first_difference: int | None  # index of the first different token, None if all are equal
-    max_abs_logit_diff: float  # of the suffix, and of the steps up to this token
-    bitwise_identical: bool | None  # True if all of these logits and all tokens are; None for an endpoint
-    reference_logprob: float  # of the answer of the first order, in nats, without its end; 0 if it is empty
-    token_text: str | None = None  # of the first different token, None if the answer ended before it
-    reference_token_text: str | None = None  # of the token of the first order at this index
-
-    __repr__ = short_repr
-
-    @property
-    def text(self) -> str:
-        """Text of the answer."""
-        return self.answer.text
-
-    @property
-    def is_unchanged(self) -> bool:
-        """True if nothing that is known changed: logits and tokens, or the text of an endpoint."""
-        return self.same_text if self.bitwise_identical is None else self.bitwise_identical
-
-
-@dataclass(frozen=True)
-class OrderResult:
-    """Answers of all methods in one order, compared with the first order."""
-
-    order: tuple[int, ...]  # document in each slot
-    comparisons: dict[str, OrderComparison]  # by method
-    result: RunResult
-
-    def __repr__(self) -> str:
-        answers = (f"{method}={shorten(one.text)}" for method, one in self.comparisons.items())
-        return f"OrderResult({', '.join([str(self.order), *answers])})"
-
-
-@dataclass(frozen=True)
-class OrderStats:
-    """One method in all orders."""
-
-    orders: int
-    num_matching_answers: int  # answers equal to that of the first order
-    num_distinct_answers: int
-    max_abs_logit_diff: float  # NaN if that of an order is NaN
-    bitwise_identical: bool | None  # None for an endpoint, whose logits are not known
-    logprob_spread: float  # largest minus smallest log-probability of the answer of the first order, in nats
-
-
-def summarize_orders(rows: Sequence[Mapping[str, OrderComparison]]) -> dict[str, OrderStats]:
-    """Return the statistics of each method.
-
-    Args:
-        rows: `OrderResult.comparisons` of each order.
-    """
-    statistics = {}
-    for method in rows[0]:
-        comparisons = [row[method] for row in rows]
-        logprobs = [one.reference_logprob for one in comparisons]
-        differences = [one.max_abs_logit_diff for one in comparisons]
-        statistics[method] = OrderStats(
-            orders=len(comparisons),
-            num_matching_answers=sum(one.same_text for one in comparisons),
-            num_distinct_answers=len({one.answer.content for one in comparisons}),
-            max_abs_logit_diff=float(np.max(differences)),
-            bitwise_identical=(
-                None
-                if comparisons[0].bitwise_identical is None
-                else all(one.bitwise_identical for one in comparisons)
-            ),
-            logprob_spread=max(logprobs) - min(logprobs),
-        )
-    return statistics
-
-
-@dataclass(frozen=True)
-class ShuffleResult:
-    """Answers to one prompt in several document orders, each compared with the first."""
-
-    results: tuple[OrderResult, ...]
-    methods: tuple[Method, ...] = ()  # of the run; needed for those that are in no table
-
-    @property
-    def orders(self) -> tuple[tuple[int, ...], ...]:
-        """The orders, the reference first; `orders[i][slot]` is a document."""
-        return tuple(result.order for result in self.results)
-
-    @property
-    def comparisons(self) -> list[dict[str, OrderComparison]]:
-        """Comparisons of each order, by method."""
-        return [result.comparisons for result in self.results]
-
-    @property
-    def answers(self) -> dict[str, list[str]]:
-        """Text of each method's answers, in all orders."""
-        return {method: [row[method].text for row in self.comparisons] for method in self.summary}
-
-    @cached_property
-    def summary(self) -> dict[str, OrderStats]:
-        """Statistics of each method."""
-        return summarize_orders(self.comparisons)
-
-    @property
-    def invariance_held(self) -> dict[str, bool | None]:
-        """For each method, True if all orders are bitwise identical; None if it is not order-invariant."""
-        rows = {**METHODS, **{method.name: method for method in self.methods}}
-        return {
-            method: stats.bitwise_identical if rows[method].is_order_invariant else None
-            for method, stats in self.summary.items()
-        }
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answers as JSON, one entry per order and method.
-
-        Each entry has the order, the method, the text of the answer, and the comparison with the answer in
-        the first order.
-        """
-        answers = [
-            {
-                "order": list(result.order),
-                "method": method,
-                "text": one.text,
-                "same_text": one.same_text,
-                "bitwise_identical": one.bitwise_identical,
-                "max_abs_logit_diff": one.max_abs_logit_diff,
-                "reference_logprob": one.reference_logprob,
-            }
-            for result in self.results
-            for method, one in result.comparisons.items()
-        ]
-        return {"results": answers}
-
-    def to_frame(self) -> "DataFrame":
-        """Return the entries of `to_dict` as a pandas DataFrame, one row per order and method.
-
-        Raises:
-            InputError: pandas is not installed.
-        """
-        return to_frame(self.to_dict()["results"])
-
-    def show(self) -> None:
-        """Open a figure with the answer of each method in each order, in a notebook or in the browser."""
-        plot("plot_shuffle", self.results).show()
-
-    @property
-    def first(self) -> RunResult:
-        """The run in the first order."""
-        return self.results[0].result
-
-    def __repr__(self) -> str:
-        parts = [f"{len(self.results)} order{'s' * (len(self.results) != 1)}"]
-        for method, stats in self.summary.items():
-            count = stats.num_distinct_answers
-            parts.append(f"{method}: {count} answer{'s' * (count != 1)}, {_describe_logits(stats)}")
-        return f"ShuffleResult({'; '.join(parts)})"
-
-    def _repr_html_(self) -> str:
-        rows = [
-            (" ".join(map(str, result.order)), *(one.text for one in result.comparisons.values()))
-            for result in self.results
-        ]
-        statistics = self.summary.values()
-        held = {True: "held", False: "violated", None: "not claimed"}
-        rows += [
-            ("different answers", *(str(stats.num_distinct_answers) for stats in statistics)),
-            ("logits", *map(_describe_logits, statistics)),
-            ("order invariance", *(held[value] for value in self.invariance_held.values())),
-        ]
-        return html_table(("order", *self.summary), rows)
-
-
-def _describe_logits(stats: OrderStats) -> str:
-    if stats.bitwise_identical:
-        return "bitwise identical"
-    return f"differ by up to {stats.max_abs_logit_diff:.3g}"
 
 
 def choose_orders(

@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
 
+from pine_engine.engine.events import RunResult
+from pine_engine.engine.order_results import OrderComparison, OrderStats, summarize_orders
 from pine_engine.errors import InputError
 from pine_engine.input_validation import describe
 from pine_engine.invariance.platform_facts import Platform, platform_of
@@ -19,8 +21,6 @@ from pine_engine.rows.untrusted_json import ListInput
 
 if TYPE_CHECKING:  # a certificate is read without torch
     from pine_engine.backend import Backend
-    from pine_engine.engine.events import RunResult
-    from pine_engine.engine.orders import OrderComparison
 
 FORMAT: Final = "pine-explorer certificate"
 VERSION: Final = 2
@@ -36,23 +36,6 @@ VERSION_1_KEYS = {
     "bitwise_equal": "bitwise_identical",
 }
 """Current keys by the keys of version 1."""
-
-
-class MethodResult(BaseModel):
-    """Result of one method over all document orders; OrderStats has the numbers of answers and logits."""
-
-    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
-
-    method: str
-    num_distinct_answers: PositiveInt
-    num_matching_answers: PositiveInt
-    max_abs_logit_diff: float
-    bitwise_identical: bool
-    logprobs: ListInput[float]  # of the first order's answer in each order, in nats
-    logprob_spread: float
-    first_answer: str
-    first_token_ids: ListInput[NonNegativeInt]
-    logits_sha256: str = Field(pattern="^[0-9a-f]{64}$")
 
 
 class Certificate(BaseModel):
@@ -84,7 +67,7 @@ class Certificate(BaseModel):
     max_new_tokens: NonNegativeInt
     traced: bool
     methods: ListInput[str] = []
-    results: ListInput[MethodResult] = Field(min_length=1)
+    results: ListInput[OrderStats] = Field(min_length=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -121,6 +104,10 @@ class Certificate(BaseModel):
             if (count := len(result.logprobs)) != len(self.orders):
                 expected = f"{len(self.orders)}, one for each order"
                 raise ValueError(f"invalid logprobs of {result.method}: got {count}, expected {expected}")
+            if result.bitwise_identical is None or not result.logits_sha256:
+                raise ValueError(
+                    f"no logits of {result.method}: expected bitwise_identical and logits_sha256"
+                )
         return self
 
     @property
@@ -151,26 +138,14 @@ def read_certificate(path: Path) -> Certificate:
     return parse_json(Certificate, read_text(path), str(path))
 
 
-def summarize_methods(
-    comparisons: Sequence[Mapping[str, "OrderComparison"]], hashes: Mapping[str, str]
-) -> list[MethodResult]:
+def certified_stats(
+    comparisons: Sequence[Mapping[str, OrderComparison]], hashes: Mapping[str, str]
+) -> list[OrderStats]:
     """Return the results of a certificate, from the arguments of `create_certificate`."""
-    from pine_engine.engine.orders import summarize_orders
-
-    results = []
-    for method, summary in summarize_orders(comparisons).items():
-        first = comparisons[0][method].answer
-        fields = MethodResult.model_fields.keys() & vars(summary).keys()
-        result = MethodResult(
-            **{field: getattr(summary, field) for field in fields},
-            method=method,
-            logprobs=[by_method[method].reference_logprob for by_method in comparisons],
-            first_answer=first.text,
-            first_token_ids=list(first.token_ids),
-            logits_sha256=hashes[method],
-        )
-        results.append(result)
-    return results
+    return [
+        stats.model_copy(update={"logits_sha256": hashes[method]})
+        for method, stats in summarize_orders(comparisons).items()
+    ]
 
 
 def create_certificate(
@@ -178,7 +153,7 @@ def create_certificate(
     request: Request,
     *,
     orders: Sequence[Sequence[int]],
-    comparisons: Sequence[Mapping[str, "OrderComparison"]],
+    comparisons: Sequence[Mapping[str, OrderComparison]],
     hashes: Mapping[str, str],
     seed: int | None,
     max_new_tokens: int,
@@ -197,7 +172,7 @@ def create_certificate(
         max_new_tokens: Limit of tokens per answer.
         traced: True if attention was recorded.
     """
-    results = summarize_methods(comparisons, hashes)
+    results = certified_stats(comparisons, hashes)
     return Certificate(
         format=FORMAT,
         version=VERSION,
@@ -214,7 +189,7 @@ def create_certificate(
     )
 
 
-def hash_logits(result: "RunResult") -> dict[str, str]:
+def hash_logits(result: RunResult) -> dict[str, str]:
     """Return the SHA-256 of each method's logits, as little-endian float32.
 
     Args:

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any, Literal
 
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import OrderComparison, OrderResult, compare_orders
-from pine_engine.invariance.certificate import Certificate, MethodResult, create_certificate, hash_logits
+from pine_engine.engine.order_results import OrderComparison, OrderResult, OrderStats
+from pine_engine.engine.orders import compare_orders
+from pine_engine.invariance.certificate import Certificate, create_certificate, hash_logits
 from pine_engine.invariance.platform_facts import ASPECTS
 from pine_engine.prompts.chat_templates import CLOCK
 from pine_engine.prompts.orders import sample_orders
@@ -214,7 +215,7 @@ def _check_orders(certified: Certificate) -> str | None:
 
 
 def _check_method(
-    found: MethodResult, certified: MethodResult, tolerance: Tolerance, reason: str | None
+    found: OrderStats, certified: OrderStats, tolerance: Tolerance, reason: str | None
 ) -> Iterator[CertificateCheck]:
     """Compare one method; reason: why its logits may differ, None if they must be bitwise identical."""
     check = partial(CertificateCheck, found.method)

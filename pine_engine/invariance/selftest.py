@@ -12,7 +12,7 @@ from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.benchmark.shapes import DEMANDING, MARK, synthetic_model, vocab_size_of
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.orders import OrderStats
+from pine_engine.engine.order_results import OrderStats
 from pine_engine.invariance import kernel_checks as kernels
 from pine_engine.invariance.kernel_checks import Check, check_all, join
 from pine_engine.methods.table import METHODS

@@ -22,7 +22,7 @@ from pine_engine.benchmark.times import (
     timing,
 )
 from pine_engine.engine.events import RunResult, TokenGenerated
-from pine_engine.engine.orders import OrderResult
+from pine_engine.engine.order_results import OrderResult
 
 WORK = Workload("random:tiny", "float32", "cpu", documents=3, document_tokens=7, new_tokens=4)
 

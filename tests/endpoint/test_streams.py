@@ -15,7 +15,7 @@ from pine_engine.engine.events import (
     RequestsPlanned,
     RunFinished,
 )
-from pine_engine.engine.orders import OrderResult
+from pine_engine.engine.order_results import OrderResult
 from pine_engine.errors import EndpointError
 from pine_engine.prompts.prompt import Prompt
 from tests.support.scripted_endpoint import ScriptedServer, answer, failure

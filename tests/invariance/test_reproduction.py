@@ -472,6 +472,8 @@ def test_removed_or_moved_result_raises(indices: list[int], certified: Certifica
         ((*PINE, "logits_sha256"), "c0ffee", "results[2].logits_sha256"),
         ((*PINE, "first_token_ids", 0), -1, "results[2].first_token_ids[0]"),
         ((*PINE, "num_matching_answers"), 0, "results[2].num_matching_answers"),
+        ((*PINE, "logits_sha256"), "", "no logits of pine"),
+        ((*VANILLA, "bitwise_identical"), None, "no logits of vanilla"),
     ],
 )  # fmt: skip
 def test_invalid_value_raises(path: tuple[str | int, ...], value: Any, keyword: str, file: Path) -> None:

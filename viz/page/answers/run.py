@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pine_engine as pine
 from pine_engine.endpoint.repeats import Repeats
 from pine_engine.engine.events import RunResult
-from pine_engine.invariance.certificate import summarize_methods
+from pine_engine.invariance.certificate import certified_stats
 from viz.cards.answers import Source
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.answer_tokens import AnswerTokens
@@ -108,7 +108,7 @@ class Run:
         if (first := self.first_certificate) is None:
             return None
         hashes = dict(zip(first.methods, first.hashes, strict=True))
-        results = summarize_methods([row.comparisons for row in self.comparisons], hashes)
+        results = certified_stats([row.comparisons for row in self.comparisons], hashes)
         return first.model_copy(update={"orders": list(map(list, self.orders)), "results": results})
 
 
