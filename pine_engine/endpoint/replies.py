@@ -46,9 +46,9 @@ class Reply:
     error: str = ""
     logprobs: Sequence[float] = ()  # of the tokens, which are not requested
 
-    def answer(self, method: str) -> "TextAnswer":
+    def answer(self, method: str) -> Answer:
         """Return the answer under a method."""
-        return TextAnswer(
+        return Answer(
             method,
             self.found.text,
             token_ids=(),
@@ -58,46 +58,10 @@ class Reply:
             finish_reason="length" if self.finish_reason == "length" else "stop",
             thinking=self.found.thinking,
             is_finished=self.found.is_finished,
-            reply=self,
+            seconds=self.seconds,
+            usage=(self.num_prompt_tokens, self.num_tokens),
+            refusal=self.error,
         )
-
-
-@dataclass(frozen=True, repr=False)
-class TextAnswer(Answer):
-    """Answer of a server: its text, without token ids, log-probabilities and times of passes."""
-
-    reply: Reply = Reply()
-
-    @property
-    def content(self) -> str:
-        """Text of the answer, which is compared."""
-        return self.text
-
-    @property
-    def num_tokens(self) -> int:
-        """Number of tokens, as the server counts them."""
-        return self.reply.num_tokens
-
-    @property
-    def num_prompt_tokens(self) -> int:
-        """Number of prompt tokens, as the server counts them."""
-        return self.reply.num_prompt_tokens
-
-    @property
-    def refusal(self) -> str:
-        """Reason why there is no answer, in the words of the provider; empty for an answer."""
-        return self.reply.error
-
-    @property
-    def times(self) -> dict[str, float]:
-        """Seconds of the request."""
-        return {"seconds": self.reply.seconds}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer as JSON, or the reason why there is none."""
-        if self.refusal:
-            return {"method": self.method, "text": None, "error": self.refusal}
-        return super().to_dict() | ({} if self.is_finished else {"is_finished": False})
 
 
 def parse_completion(body: bytes) -> Reply:

@@ -61,7 +61,11 @@ class TokenGenerated:
 
 @dataclass(frozen=True)
 class Answer:
-    """Finished answer of one method."""
+    """Finished answer of one method.
+
+    A server returns its text without token ids, log-probabilities and times of passes, but with the fields
+    from `seconds` on.
+    """
 
     method: str
     text: str  # without the thinking part
@@ -72,41 +76,45 @@ class Answer:
     finish_reason: str  # "stop" at the end-of-sequence token, "length" at the limit of tokens
     thinking: str = ""
     is_finished: bool = True  # False if the tokens end inside the thinking part: the text is then empty
+    seconds: float | None = field(default=None, repr=False)  # of the request; None without a server
+    usage: tuple[int, int] = field(default=(0, 0), repr=False)  # tokens of prompt and answer, by the server
+    refusal: str = field(default="", repr=False)  # reason of a server that refuses to answer, in its words
 
     __repr__ = short_repr
 
     @property
     def content(self) -> str | tuple[int, ...]:
         """Part of the answer that is compared: the tokens, or the text after a thinking part."""
-        return self.text if self.thinking and self.is_finished else self.token_ids
+        has_only_text = self.seconds is not None or (self.thinking and self.is_finished)
+        return self.text if has_only_text else self.token_ids
 
     @property
     def num_tokens(self) -> int:
         """Number of tokens."""
-        return len(self.token_ids)
+        return len(self.token_ids) if self.seconds is None else self.usage[1]
 
     @property
     def num_prompt_tokens(self) -> int | None:
         """Number of prompt tokens, as a server counts them; None if PrefillDone reports the prefill."""
-        return None
-
-    @property
-    def refusal(self) -> str:
-        """Reason of a server that refuses to answer; empty for an answer."""
-        return ""
+        return None if self.seconds is None else self.usage[0]
 
     @property
     def times(self) -> dict[str, float]:
         """Measured times in seconds, by name."""
+        if self.seconds is not None:
+            return {"seconds": self.seconds}
         return {"prefill_s": self.prefill_s, "decode_s_per_token": self.decode_s_per_token}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the answer as JSON: text, number of tokens, and times in seconds.
+        """Return the answer as JSON: text, number of tokens, and times in seconds; or the refusal.
 
         An answer with a thinking part has this too, and whether the tokens go beyond it.
         """
-        thinking = {"thinking": self.thinking, "is_finished": self.is_finished} if self.thinking else {}
-        return {"method": self.method, "text": self.text, "tokens": self.num_tokens, **self.times, **thinking}
+        if self.refusal:
+            return {"method": self.method, "text": None, "error": self.refusal}
+        known = {"method": self.method, "text": self.text, "tokens": self.num_tokens, **self.times}
+        known |= {"thinking": self.thinking} if self.thinking else {}
+        return known | ({"is_finished": self.is_finished} if self.thinking or not self.is_finished else {})
 
     def _repr_html_(self) -> str:
         return _answers_table([self])
