@@ -1,28 +1,27 @@
-"""Code and QR code of a link: a session with as much of its results as there is room for."""
+"""Code and QR code of a link: a session with as much of its answers as there is room for."""
 
-from viz.page.answers.record import Results, RunRecord
+from viz.page.answers.record import RunRecord
 from viz.page.session import to_code
 
-MAX_RESULTS_CHARACTERS = 8_000  # of a link with answers
+MAX_ANSWERS_CHARACTERS = 8_000  # of a link with answers
 MAX_QR_BYTES = 1_273  # of version 25, whose 117 modules can be scanned from the card
 
 
-def link_code(
-    session: RunRecord, results: Results | None, *, limit: int = MAX_RESULTS_CHARACTERS
-) -> tuple[str, str]:
-    """Return the code of a session with as much of its results as there is room for, and its contents."""
+def link_code(session: RunRecord, *, limit: int = MAX_ANSWERS_CHARACTERS) -> tuple[str, str]:
+    """Return the code of a session with as much of its answers as there is room for, and its contents."""
     contents = "It contains everything you typed"
-    if not results:
+    if not session.orders:
         return to_code(session), f"{contents}."
     for kept, omitted in (
-        (results, ""),
-        (results.without("origins"), ", without the decisive words"),
-        (results.without("origins", "starts"), ", without decisive words and positions"),
+        (session, ""),
+        (session.without("origins"), ", without the decisive words"),
+        (session.without("origins", "starts"), ", without decisive words and positions"),
     ):
-        code = to_code(session.model_copy(update={"results": kept}))
+        code = to_code(kept)
         if len(code) <= limit:
             return code, f"{contents}, and the answers{omitted}."
-    return to_code(session), f"{contents}, without the answers, which are too long for a link."
+    answers = f"{contents}, without the answers, which are too long for a link."
+    return to_code(session.without("answers")), answers
 
 
 def qr_rows(link: str) -> list[str]:

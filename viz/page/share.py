@@ -11,7 +11,7 @@ from pine_engine.errors import InputError
 from viz.page.answers.filling import filled, filled_widgets
 from viz.page.answers.record import RunRecord, record_of
 from viz.page.answers.run import Run
-from viz.page.answers.shared import results_of, shown_of
+from viz.page.answers.shared import share_answers, shown_of
 from viz.page.answers.shown import Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.bundle import NAME, bundle
@@ -136,15 +136,14 @@ def page_session(accepted: str | None, run: Run | None, view: View, *values: Any
 def create_link(bar: ShareBar, address: str, shown: Shown, *values: Any) -> Updates:
     """Return the updates that hand a link with the answers, and its QR code, to the browser."""
     try:
-        session = page_session(*values)
-        results = results_of(shown, (session.form, shown.model))
-        code, note = link_code(session, results)
+        session = share_answers(page_session(*values), shown)
+        code, note = link_code(session)
         advice = "Use “Save session” and share the file."
         check_limit("Link too long", len(code), MAX_LINK_CHARACTERS, advice, unit=" characters")
     except Exception as error:
         return show_failure(bar, error) | {bar.handed: "", bar.link: gr.update(visible=False)}
     start = f"{address}#{PARAMETER}="
-    scanned, _ = link_code(session, results, limit=MAX_QR_BYTES - len(start.encode()))
+    scanned, _ = link_code(session, limit=MAX_QR_BYTES - len(start.encode()))
     handed = json.dumps({"link": start + code, "note": note, "qr": qr_rows(start + scanned)})
     return {bar.handed: handed, bar.link: gr.update(visible=True)}
 
@@ -197,7 +196,7 @@ def open_file(bar: ShareBar, settings: HostSettings, file: str | None, view: Vie
 def opened_sentence(where: str, session: RunRecord) -> str:
     """Describe an opened session; its model is named but not loaded, and nothing runs unasked."""
     sentence = f"Loaded from {where}."
-    if not session.model or session.results:
+    if not session.model or session.orders:
         return sentence
     return (
         f"{sentence} Its answers were generated with {session.named_model}. New runs use the current model."
@@ -210,7 +209,7 @@ def fill_page(bar: ShareBar, settings: HostSettings, session: RunRecord, note: s
     if settings.read_only:
         check_shipped(session.form)
     view.tab = session.tab if session.tab in dict(TABS) else FIRST_TAB
-    shown = shown_of(session) if session.results else None
+    shown = shown_of(session) if session.orders else None
     return filled(page, session.form, accepted=session.accepted, note=note, shown=shown) | {
         page.example: NO_EXAMPLE,
         page.methods: list(session.methods),

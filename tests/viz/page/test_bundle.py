@@ -53,16 +53,16 @@ def test_zip_opens_as_the_session_of_its_run(run: Run, tmp_path: Path) -> None:
     file.write_bytes(bundle(run, first_selection(run), accepted="Varo\nOrm"))
     session = from_file(file)
     assert (session.form, session.accepted) == (run.form, "Varo\nOrm")
-    assert session.source == "shared" and session.results, "answers of a file are those of someone else"
+    assert session.source == "shared" and session.orders, "answers of a file are those of someone else"
     assert session.ran and session.selection["query"] == str(first_selection(run).query)
 
 
 def test_record_has_the_answers_of_the_engine(files: dict[str, bytes], run: Run) -> None:
     record = RunRecord.model_validate_json(files["session.json"])
     assert (record.model, record.dtype, record.source) == ("tiny", "float32", "own")
-    assert record.results and record.results.orders == (run.order,)
-    assert [one.method for one in record.results.answers] == list(run.result.answers)
-    for one in record.results.answers:
+    assert record.orders == (run.order,)
+    assert [one.method for one in record.answers] == list(run.result.answers)
+    for one in record.answers:
         answer = run.result.answers[one.method]
         assert one.texts == (answer.text,) and one.num_tokens == len(one.tokens) == answer.num_tokens
         assert (one.token_ids, one.logprobs) == (answer.token_ids, answer.logprobs)
@@ -119,7 +119,7 @@ def test_shuffle_has_its_orders_and_its_certificate(engine: Engine, tmp_path: Pa
     assert (opened.form, opened.ran, opened.named_model) == (form, True, "tiny (float32)")
     assert b"<!doctype html>" in files["certificate.html"]
     record = RunRecord.model_validate_json(files["session.json"])
-    assert record.results and record.results.orders == tuple(last.run.orders) == ((0, 1), (1, 0))
+    assert record.orders == tuple(last.run.orders) == ((0, 1), (1, 0))
     texts = tuple(answers.texts["pine"] for answers in last.run.orders.values())
-    assert [(one.method, one.texts) for one in record.results.answers] == [("pine", texts)]
+    assert [(one.method, one.texts) for one in record.answers] == [("pine", texts)]
     assert "reproduce certificate.json" in files["README.txt"].decode()

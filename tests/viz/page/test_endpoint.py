@@ -145,7 +145,7 @@ def test_download_has_answers_and_the_command(run: Run) -> None:
     with zipfile.ZipFile(io.BytesIO(bundle(run, None, accepted=""))) as files:
         assert set(files.namelist()) == {"README.txt", "session.json", "input.json"}
         assert "--endpoint PINE_ENDPOINT --model tiny" in files.read("README.txt").decode()
-        answers = json.loads(files.read("session.json"))["results"]["answers"]
+        answers = json.loads(files.read("session.json"))["answers"]
     assert answers[0]["num_tokens"] == 3 and answers[0]["times"]["seconds"] > 0
 
 

@@ -68,7 +68,7 @@ def test_internals_show_positions_of_vanilla_and_no_attention(view: Any) -> None
 def test_downloads_and_tutorial_are_complete(view: Any) -> None:
     run: Run = view.run
     with zipfile.ZipFile(io.BytesIO(bundle(run, first_selection(run), accepted=""))) as files:
-        answers = json.loads(files.read("session.json"))["results"]["answers"]
+        answers = json.loads(files.read("session.json"))["answers"]
         assert "pictures.html" in files.namelist()
     assert len(answers) == 3
     assert len(tutorial_steps(tutorial_recording(), run)) == len(tutorial_steps(tutorial_recording()))

@@ -31,6 +31,7 @@ AnswerText = Annotated[str, StringConstraints(max_length=MAX_NEW_TOKENS * MAX_TO
 Position = Annotated[int, Field(ge=0, le=10_000_000)]
 Length = Annotated[int, Field(ge=1, le=10_000_000)]
 Count = Annotated[int, Field(ge=0, le=10_000_000)]
+LEFT_OUT = Field(exclude_if=lambda value: not value)  # from the JSON if it is empty
 
 
 class MethodAnswers(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strings"):
@@ -67,46 +68,6 @@ def _is_possible(origin: AnswerOrigin, text: str, num_documents: int) -> bool:
     )
 
 
-class Results(BaseModel, frozen=True, extra="forbid"):
-    """Answers of all methods in some document orders."""
-
-    orders: Annotated[TupleInput[TupleInput[int]], Field(min_length=1, max_length=MAX_ORDERS)]
-    answers: TupleInput[MethodAnswers]
-    lengths: TupleInput[Length] = ()  # length of each document in tokens, in the order of the letters
-
-    @model_validator(mode="after")
-    def _same_sizes(self) -> Self:
-        num_documents = len(self.orders[0])
-        if len(set(self.orders)) < len(self.orders):
-            raise InputError("Invalid results: an order is repeated.")
-        for answers in self.answers:
-            counts, sizes = {len(answers.texts)}, {num_documents}
-            if answers.starts:
-                counts.add(len(answers.starts))
-                sizes |= {len(self.lengths), *map(len, answers.starts)}
-            counts |= {len(known) for known in (answers.origins, answers.cut_off) if known}
-            if counts != {len(self.orders)} or sizes != {num_documents}:
-                raise InputError(f"Invalid results: answers of {answers.method!r} do not match the orders.")
-            for text, origin in zip(answers.texts, answers.origins, strict=False):
-                if origin and not _is_possible(origin, text, num_documents):
-                    raise InputError(f"Invalid results: decisive word of {answers.method!r} out of range.")
-        return self
-
-    def check_form(self, form: Form) -> None:
-        """Raise InputError for results of other documents or methods than those of a form."""
-        letters = list(range(len(form.entries)))
-        if any(sorted(order) != letters for order in self.orders):
-            raise InputError(f"Invalid results: expected orders of {len(letters)} documents.")
-        if [answers.method for answers in self.answers] != list(form.methods):
-            raise InputError("Invalid results: expected answers of the methods of the session.")
-
-    def without(self, *fields: Literal["origins", "starts"]) -> Self:
-        """Return the results without these parts of the answers, which take less room."""
-        answers = tuple(one.model_copy(update=dict.fromkeys(fields, ())) for one in self.answers)
-        lengths = () if "starts" in fields else self.lengths
-        return self.model_copy(update={"answers": answers, "lengths": lengths})
-
-
 class RunRecord(BaseModel, frozen=True, extra="forbid"):
     """Form and its run, if it was run, with the selections of the page."""
 
@@ -115,21 +76,32 @@ class RunRecord(BaseModel, frozen=True, extra="forbid"):
     task: Annotated[ShortText, KNOWN_TASK]
     question: Text = ""
     instruction: Text = ""
-    chat_template_kwargs: Annotated[ShortText, Field(exclude_if=lambda text: not text)] = ""  # as JSON
+    chat_template_kwargs: Annotated[ShortText, LEFT_OUT] = ""  # as JSON
     accepted: Text = ""  # accepted answers, one per line
     methods: Annotated[TupleInput[ShortText], Field(max_length=len(OFFERED))]
     max_new_tokens: Annotated[int, Field(ge=MIN_NEW_TOKENS, le=MAX_NEW_TOKENS)]
     documents: SentEntries  # in slot order
     ran: bool = False  # True if there were answers
     model: ShortText = ""  # model of the answers; opening the record shows its name and loads nothing
-    dtype: Annotated[ShortText, Field(exclude_if=lambda text: not text)] = ""
-    revision: Annotated[ShortText, Field(exclude_if=lambda text: not text)] = ""
+    dtype: Annotated[ShortText, LEFT_OUT] = ""
+    revision: Annotated[ShortText, LEFT_OUT] = ""
     source: Annotated[Source, Field(exclude_if=lambda source: source == "shared")] = "shared"
     selection: dict[ShortText, str | int | bool | None] = Field(default_factory=dict, max_length=20)
     """Selection in the figures, as Selection takes changes."""
 
     tab: ShortText = ""  # selected tab of figures; "" for the first
-    results: Annotated[Results | None, Field(exclude_if=lambda results: results is None)] = None
+    orders: Annotated[TupleInput[TupleInput[int]], Field(max_length=MAX_ORDERS), LEFT_OUT] = ()
+    answers: Annotated[TupleInput[MethodAnswers], LEFT_OUT] = ()  # of all methods, in these document orders
+    lengths: Annotated[TupleInput[Length], LEFT_OUT] = ()
+    """Length of each document in tokens, in the order of the letters."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _open_earlier(cls, content: Any) -> Any:
+        """Return the fields of a record of earlier releases, whose answers are in an object `results`."""
+        if not isinstance(content, dict) or not isinstance(content.get("results"), dict):
+            return content
+        return {name: value for name, value in content.items() if name != "results"} | content["results"]
 
     @field_validator("methods")
     @classmethod
@@ -139,9 +111,27 @@ class RunRecord(BaseModel, frozen=True, extra="forbid"):
         return names
 
     @model_validator(mode="after")
-    def _results_of_the_form(self) -> Self:
-        if self.results:
-            self.results.check_form(self.form)
+    def _check_answers(self) -> Self:
+        if not self.orders and not self.answers and not self.lengths:
+            return self
+        letters = list(range(len(self.documents)))
+        if not self.orders or any(sorted(order) != letters for order in self.orders):
+            raise InputError(f"Invalid answers: expected orders of {len(letters)} documents.")
+        if len(set(self.orders)) < len(self.orders):
+            raise InputError("Invalid answers: an order is repeated.")
+        if [answers.method for answers in self.answers] != list(self.methods):
+            raise InputError("Invalid answers: expected those of the methods of the session.")
+        for answers in self.answers:
+            counts, sizes = {len(answers.texts)}, {len(letters)}
+            if answers.starts:
+                counts.add(len(answers.starts))
+                sizes |= {len(self.lengths), *map(len, answers.starts)}
+            counts |= {len(known) for known in (answers.origins, answers.cut_off) if known}
+            if counts != {len(self.orders)} or sizes != {len(letters)}:
+                raise InputError(f"Invalid answers: those of {answers.method!r} do not match the orders.")
+            for text, origin in zip(answers.texts, answers.origins, strict=False):
+                if origin and not _is_possible(origin, text, len(letters)):
+                    raise InputError(f"Invalid answers: decisive word of {answers.method!r} out of range.")
         return self
 
     @property
@@ -149,6 +139,14 @@ class RunRecord(BaseModel, frozen=True, extra="forbid"):
         """Return the form."""
         prompt = self.task, self.question, self.instruction
         return Form(*prompt, self.methods, self.max_new_tokens, self.documents, self.chat_template_kwargs)
+
+    def without(self, *fields: Literal["answers", "origins", "starts"]) -> Self:
+        """Return the record without its answers, or without these parts of them, which takes less room."""
+        if "answers" in fields:
+            return self.model_copy(update={"orders": (), "answers": (), "lengths": ()})
+        answers = tuple(one.model_copy(update=dict.fromkeys(fields, ())) for one in self.answers)
+        lengths = () if "starts" in fields else self.lengths
+        return self.model_copy(update={"answers": answers, "lengths": lengths})
 
     @property
     def named_model(self) -> str:
@@ -163,18 +161,14 @@ class RunRecord(BaseModel, frozen=True, extra="forbid"):
     def by_order(self) -> dict[Order, OrderAnswers]:
         """Return the answers by document order."""
         found: dict[Order, OrderAnswers] = {}
-        results = self.results
-        for place, order in enumerate(results.orders if results else ()):
-            assert results
-            starts = {one.method: np.array(one.starts[place]) for one in results.answers if one.starts}
-            origins = {one.method: one.origins[place] for one in results.answers if one.origins}
+        for place, order in enumerate(self.orders):
+            starts = {one.method: np.array(one.starts[place]) for one in self.answers if one.starts}
+            origins = {one.method: one.origins[place] for one in self.answers if one.origins}
             found[order] = OrderAnswers(
-                {one.method: one.texts[place] for one in results.answers},
+                {one.method: one.texts[place] for one in self.answers},
                 origins={method: origin for method, origin in origins.items() if origin},
-                positions=DocumentPositions(order, np.array(results.lengths), starts) if starts else None,
-                cut_off=frozenset(
-                    one.method for one in results.answers if one.cut_off and one.cut_off[place]
-                ),
+                positions=DocumentPositions(order, np.array(self.lengths), starts) if starts else None,
+                cut_off=frozenset(one.method for one in self.answers if one.cut_off and one.cut_off[place]),
                 source=self.source,
                 model=self.named_model,
             )
@@ -194,25 +188,22 @@ def record_of(form: Form, **others: Any) -> RunRecord:
         raise InputError(f"Cannot save the session: {first_problem(error)}.") from error
 
 
-def results_in(methods: Sequence[str], orders: Mapping[Order, OrderAnswers]) -> Results:
-    """Return the answers of these methods in these orders."""
+def with_answers(record: RunRecord, orders: Mapping[Order, OrderAnswers]) -> RunRecord:
+    """Return the record with the answers of its methods in these orders."""
     found = list(orders.values())
     positions = [answers.positions for answers in found]
-    lengths = positions[0].lengths.tolist() if positions[0] else ()
-    return Results(
-        orders=tuple(orders),
-        answers=tuple(
-            MethodAnswers(
-                method=method,
-                texts=tuple(answers.texts[method] for answers in found),
-                starts=_starts(method, positions) if lengths else (),
-                origins=_if_any(answers.origins.get(method) for answers in found),
-                cut_off=_if_any(method in answers.cut_off for answers in found),
-            )
-            for method in methods
-        ),
-        lengths=tuple(lengths),
+    lengths = positions[0].lengths.tolist() if positions and positions[0] else ()
+    answers = tuple(
+        MethodAnswers(
+            method=method,
+            texts=tuple(answers.texts[method] for answers in found),
+            starts=_starts(method, positions) if lengths else (),
+            origins=_if_any(answers.origins.get(method) for answers in found),
+            cut_off=_if_any(method in answers.cut_off for answers in found),
+        )
+        for method in record.methods
     )
+    return record.model_copy(update={"orders": tuple(orders), "answers": answers, "lengths": tuple(lengths)})
 
 
 def _starts(method: str, positions: Sequence[DocumentPositions | None]) -> tuple[tuple[int, ...], ...]:

@@ -41,9 +41,9 @@ def recorded_of(form: Form) -> Shown:
     """
     example = example_of(form)
     record = recorded_answers().get(example.name) if example else None
-    if example is None or record is None or record.results is None or not is_current(record, example):
+    if example is None or record is None or not record.orders or not is_current(record, example):
         return Shown(form, tuple(map(AnswerCard, form.methods)))
-    answers = {answer.method: answer for answer in record.results.answers}
+    answers = {answer.method: answer for answer in record.answers}
     cards = (_card(answers[name]) if name in answers else AnswerCard(name) for name in form.methods)
     return Shown(example.form(form.methods), tuple(cards), earlier=record.by_order())
 

@@ -5,9 +5,9 @@ from itertools import islice
 from typing import Any
 
 from viz.cards.answers import AnswerCard
-from viz.page.answers.record import Results, RunRecord, record_of, results_in
+from viz.page.answers.record import RunRecord, record_of, with_answers
 from viz.page.answers.run import Run
-from viz.page.answers.shown import Inputs, Shown
+from viz.page.answers.shown import Shown
 from viz.page.common.limits import MAX_ORDERS
 
 MAX_SHARED_ORDERS = 24  # of a link
@@ -18,35 +18,35 @@ def record_of_run(run: Run, **others: Any) -> RunRecord:
 
     others: further fields of the record, such as the accepted answers.
     """
-    results = results_in(run.form.methods, dict(islice(run.orders.items(), MAX_ORDERS)))
+    facts = {"model": run.model, "dtype": run.dtype, "revision": run.revision, "source": run.source}
+    orders = dict(islice(run.orders.items(), MAX_ORDERS))
+    record = with_answers(record_of(run.form, ran=True, **facts, **others), orders)
     answers = []
-    for answer in results.answers:
+    for answer in record.answers:
         found, traced = run.result.answers[answer.method], run.answer_records.get(answer.method)
         known = {"num_tokens": found.num_tokens, "thinking": found.thinking, "times": found.times}
         if traced:
             known |= {"token_ids": traced.token_ids, "tokens": traced.tokens, "logprobs": traced.logprobs}
         answers.append(answer.model_copy(update=known))
-    facts = {"model": run.model, "dtype": run.dtype, "revision": run.revision, "source": run.source}
-    record = record_of(run.form, ran=True, **facts, **others)
-    return record.model_copy(update={"results": results.model_copy(update={"answers": tuple(answers)})})
+    return record.model_copy(update={"answers": tuple(answers)})
 
 
-def results_of(shown: Shown, now: Inputs) -> Results | None:
-    """Return the answers on the page to these inputs, except precomputed ones; None if there are none.
+def share_answers(session: RunRecord, shown: Shown) -> RunRecord:
+    """Return a session with the answers on the page to its inputs, except precomputed ones.
 
     Further orders than the maximum are left out.
     """
-    methods, answers = now[0].methods, shown.orders
-    orders = [one for one in shown.finished_orders(now, methods) if answers[one].source != "recorded"]
-    kept = {order: answers[order] for order in orders[:MAX_SHARED_ORDERS]}
-    return results_in(methods, kept) if kept else None
+    answers = shown.orders
+    orders = shown.finished_orders((session.form, shown.model), session.methods)
+    live = [order for order in orders if answers[order].source != "recorded"]
+    kept = {order: answers[order] for order in live[:MAX_SHARED_ORDERS]}
+    return with_answers(session, kept) if kept else session
 
 
 def shown_of(record: RunRecord) -> Shown:
-    """Return the answers of a record with results as those on the page, marked as not of this session."""
-    assert record.results
+    """Return the answers of a record that has some as those on the page, marked as not of this session."""
     orders, form = record.by_order(), record.form
-    order = form.order if form.order in orders else record.results.orders[0]
+    order = form.order if form.order in orders else record.orders[0]
     lettered = {entry.letter: entry for entry in form.entries}
     form = replace(form, entries=tuple(lettered[letter] for letter in order))
     cards = tuple(

@@ -26,14 +26,14 @@ def test_recorded_answers_are_of_the_current_examples() -> None:
     for example in EXAMPLES:
         recorded = recorded_answers()[example.name]
         assert is_current(recorded, example), "an example was changed: run `make record`"
-        assert recorded.results and recorded.source == "recorded"
-        assert [answer.method for answer in recorded.results.answers] == DEFAULT_METHODS
+        assert recorded.orders and recorded.source == "recorded"
+        assert [answer.method for answer in recorded.answers] == DEFAULT_METHODS
 
 
 def test_recorded_answers_are_read_back(engine: Engine, tmp_path: Path) -> None:
     recorded = record_of_run(run_example(engine, EXAMPLES[0]))
-    assert recorded.origin == "Precomputed with tiny (float32, r7)" and recorded.results
-    assert {answer.num_tokens for answer in recorded.results.answers} == {24}
+    assert recorded.origin == "Precomputed with tiny (float32, r7)" and recorded.orders
+    assert {answer.num_tokens for answer in recorded.answers} == {24}
     file = tmp_path / "answers.json"
     write_answers({"Keys": recorded}, file)
     assert recorded_answers(file) == {"Keys": recorded}

@@ -15,15 +15,15 @@ from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.order_answers import Order, OrderAnswers
 from viz.page.answers.order_table import order_table_json
-from viz.page.answers.record import MethodAnswers, Results, RunRecord, record_of
+from viz.page.answers.record import MethodAnswers, RunRecord, record_of
 from viz.page.answers.recordings import recorded_of
-from viz.page.answers.shared import results_of, shown_of
+from viz.page.answers.shared import share_answers, shown_of
 from viz.page.answers.shown import Shown, keep_earlier
 from viz.page.form.documents import Entry
 from viz.page.form.examples import load_examples
 from viz.page.form.form import Form
-from viz.page.links import MAX_QR_BYTES, MAX_RESULTS_CHARACTERS, link_code, qr_rows
-from viz.page.session import from_code, to_code
+from viz.page.links import MAX_ANSWERS_CHARACTERS, MAX_QR_BYTES, link_code, qr_rows
+from viz.page.session import from_code, from_draft, to_code
 
 ORIGIN = AnswerOrigin(" yes", 2, 0, 3, 1, (0.25, 0.5), layer=4, head=5)
 FORM = Form("retrieval_qa", "Why?", "", ("vanilla", "pine"), 8, (Entry(0, "", "x"), Entry(1, "", "y")))
@@ -47,20 +47,22 @@ def shown(pine: str = "yes", **fields: Any) -> Shown:
     return Shown(FORM, cards, earlier=answers)
 
 
-def results() -> Results:
-    found = results_of(shown(), (FORM, None))
-    assert found
-    return found
+EMPTY = record_of(FORM, model="tiny in 4bit")
 
 
 def session(**fields: Any) -> RunRecord:
-    return record_of(FORM, accepted="", model="tiny in 4bit", results=results().model_dump() | fields)
+    content = share_answers(EMPTY, shown()).model_dump(mode="json") | fields
+    return from_draft(json.dumps(content))
 
 
 def opened() -> Shown:
-    read = from_code(to_code(session()))
-    assert read.results
-    return shown_of(read)
+    return shown_of(from_code(to_code(session())))
+
+
+def test_answers_of_earlier_releases_are_read() -> None:
+    content = session().model_dump(mode="json")
+    results = {name: content.pop(name) for name in ("orders", "answers", "lengths")}
+    assert from_draft(json.dumps(content | {"results": results})) == session()
 
 
 def test_shared_results_are_shown_as_those_of_someone_else() -> None:
@@ -81,7 +83,7 @@ def test_shared_results_are_shown_as_those_of_someone_else() -> None:
     assert origins == own_origins and origins[1] != [None, None]
     assert after.recorded == "" and {card.source_label for card in after.cards} == {"by someone else"}
     assert after.changes((replace(FORM, question="How?", max_new_tokens=9), None)) == ["question"]
-    assert results_of(after, (FORM, None)) == results(), "they can be shared again"
+    assert share_answers(EMPTY, after) == session(), "they can be shared again"
 
 
 @pytest.mark.parametrize(
@@ -107,10 +109,9 @@ def test_run_checks_shared_results(pine: str, words: str) -> None:
 
 def test_answers_that_are_cut_off_are_marked_in_a_link_too() -> None:
     own = shown("yes", cut_off=frozenset({"pine"}))
-    found = results_of(own, (FORM, None))
-    assert found
+    found = share_answers(EMPTY, own)
     assert [one.cut_off for one in found.answers] == [(), (True, True)]
-    for view in (own, shown_of(record_of(FORM, model="tiny").model_copy(update={"results": found}))):
+    for view in (own, shown_of(found)):
         pine = json.loads(order_table_json(view, ["yes"]))["methods"][1]
         assert [(cell["is_correct"], cell["is_cut_off"]) for cell in pine["answers"]] == [(False, True)] * 2
 
@@ -181,7 +182,7 @@ def test_decisive_words_out_of_range_are_rejected(fields: dict[str, Any]) -> Non
     origins = [None, asdict(ORIGIN) | fields]
     with pytest.raises(InputError):
         session(answers=answers(texts=["yes", "yes"], origins=origins))
-    assert session(answers=answers(texts=["yes", "yes"], origins=[None, asdict(ORIGIN)])).results
+    assert session(answers=answers(texts=["yes", "yes"], origins=[None, asdict(ORIGIN)])).answers
 
 
 def test_link_cannot_claim_another_source() -> None:
@@ -192,17 +193,15 @@ def test_link_cannot_claim_another_source() -> None:
 def test_log_probabilities_without_a_number_are_read_back() -> None:
     logprobs = (-0.5, -math.inf, math.nan)
     answer = MethodAnswers(method="pine", texts=("x",), logprobs=logprobs)
-    results = Results(orders=((0, 1),), answers=(answer,))
-    record = session().model_copy(update={"methods": ("pine",), "results": results})
-    read = RunRecord.model_validate_json(record.model_dump_json())
-    assert read.results
-    np.testing.assert_array_equal(read.results.answers[0].logprobs, logprobs)
+    changes = {"methods": ("pine",), "orders": ((0, 1),), "answers": (answer,), "lengths": ()}
+    read = RunRecord.model_validate_json(session().model_copy(update=changes).model_dump_json())
+    np.testing.assert_array_equal(read.answers[0].logprobs, logprobs)
 
 
 def test_precomputed_answers_are_not_in_links() -> None:
     form = load_examples()[0].form(("vanilla", "pine"))
-    assert results_of(recorded_of(form), (form, None)) is None
-    assert results_of(shown(), (replace(FORM, question="Another?"), None)) is None
+    for inputs, view in ((form, recorded_of(form)), (replace(FORM, question="Another?"), shown())):
+        assert share_answers(record_of(inputs), view) == record_of(inputs)
 
 
 @pytest.mark.parametrize(
@@ -220,11 +219,11 @@ def test_link_leaves_out_answers_that_are_too_long(
         for name, start in zip(FORM.methods, (0, 2), strict=True)
     ]
     long = session(answers=answers)
-    code, contents = link_code(long.model_copy(update={"results": None}), long.results)
-    assert len(code) <= MAX_RESULTS_CHARACTERS and (from_code(code).results is not None) == has_answers
+    code, contents = link_code(long)
+    kept = from_code(code)
+    assert len(code) <= MAX_ANSWERS_CHARACTERS and bool(kept.orders) == bool(kept.answers) == has_answers
     assert ("too long" in contents) != has_answers
-    kept = from_code(code).results
-    assert bool(kept and kept.answers[0].origins) == has_origins
+    assert any(one.origins for one in kept.answers) == has_origins
 
 
 def test_qr_code_has_room_for_its_limit_and_no_more() -> None:

@@ -151,6 +151,7 @@ ANSWERS = {"method": "pine", "texts": ["x"], "origins": MANY}
         (lambda text: new_picks(text, 0), json.dumps(MANY[:20_000])),
         (from_draft, session_json(documents=MANY)),
         (from_draft, session_json(methods=MANY)),
+        (from_draft, session_json(orders=MANY)),
         (from_draft, session_json(results=RESULTS)),
         (from_draft, session_json(results={"orders": [[0]], "answers": [ANSWERS]})),
         (from_draft, json.dumps(CERTIFICATE | {"orders": MANY})),
