@@ -1,7 +1,7 @@
 /* The documents of the form, one value of one widget. Cards are edited, moved, added, removed and restored here; the
    server gets them as JSON with the next event. Removed cards with their texts are kept until the page is closed, so that
    Undo restores them. */
-import { isStill } from "../viz/drawing/common.js";
+import { boxesOf, glide } from "../viz/drawing/common.js";
 
 const MAX_STEPS = 200; // of Undo
 const EDGE_PX = 28; // distance from the edge of the list or the window at which dragging scrolls
@@ -28,18 +28,6 @@ const axisOf = (list) => AXES[getComputedStyle(list).gridAutoFlow === "column" ?
 const scroll = (box, axis, at, start, end) => {
   if (at < start + EDGE_PX) box.scrollBy(...axis.scroll(-EDGE_PX / 2));
   else if (at > end - EDGE_PX) box.scrollBy(...axis.scroll(EDGE_PX / 2));
-};
-
-const MOVE = { duration: 500, easing: "cubic-bezier(.4, 0, .2, 1)" };
-
-/* Animate the cards from their previous positions. */
-const glide = (nodes, before) => {
-  if (isStill()) return;
-  for (const node of nodes) {
-    const [from, to] = [before.get(node), node.getBoundingClientRect()];
-    if (!from || !to.width || (from.left === to.left && from.top === to.top)) continue;
-    node.animate([{ translate: `${from.left - to.left}px ${from.top - to.top}px` }, { translate: "none" }], MOVE);
-  }
 };
 
 const isEmpty = ({ card }) => !card.title.value.trim() && !card.text.value.trim();
@@ -115,14 +103,12 @@ export const mount = ({ element, trigger, props, watch }) => {
     const nodes = slots.map(({ card }) => card.node);
     for (const node of [...list.children]) if (!nodes.includes(node)) node.remove();
     if (nodes.every((node, slot) => node === list.children[slot])) return;
-    const before = new Map([...list.children].map((node) => [node, node.getBoundingClientRect()]));
+    const before = boxesOf(list.children);
+    before.delete(dragged);
     const held = nodes.indexOf(dragged ?? document.activeElement?.closest(".page-card"));
     for (const node of nodes.slice(0, Math.max(held, 0))) list.insertBefore(node, nodes[held]);
     list.append(...nodes.slice(held + 1));
-    glide(
-      nodes.filter((node) => node !== dragged),
-      before,
-    );
+    glide(before);
   };
 
   const draw = () => {

@@ -1,6 +1,6 @@
 /* Guess first: does vanilla's answer change if the first two documents are swapped? The table of all orders has both
    answers. On a first visit and as the first step of a presentation, the question hides the rest of the page. */
-import { closest, h, isSame, isStill } from "../viz/drawing/common.js";
+import { boxesOf, closest, glide, h, isSame, isStill } from "../viz/drawing/common.js";
 import { isFresh } from "./drafts.js";
 
 const SEEN = "pine-explorer-guess";
@@ -70,14 +70,9 @@ export const ask = () => {
 const swap = () => {
   const list = part("ol");
   const [first, second] = list.children;
-  const moved = [first, second].map((chip) => [chip, chip.getBoundingClientRect()]);
+  const before = boxesOf([first, second]);
   first.before(second);
-  if (isStill()) return;
-  for (const [chip, { left, top }] of moved) {
-    const now = chip.getBoundingClientRect();
-    const from = `translate(${left - now.left}px, ${top - now.top}px)`;
-    chip.animate([{ transform: from }, { transform: "none" }], { duration: MOVE_MS, easing: "ease-in-out" });
-  }
+  glide(before, { duration: MOVE_MS, easing: "ease-in-out" });
 };
 
 const answer = (guess) => {

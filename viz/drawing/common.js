@@ -21,6 +21,20 @@ export const svg = (name, attributes = {}, ...children) => {
   return element;
 };
 
+const MOVE = { duration: 500, easing: "cubic-bezier(.4, 0, .2, 1)" };
+
+export const boxesOf = (nodes) => new Map([...nodes].map((node) => [node, node.getBoundingClientRect()]));
+
+/* Animate nodes from their previous boxes to where they are. */
+export const glide = (before, timing = MOVE) => {
+  if (isStill()) return;
+  for (const [node, from] of before) {
+    const to = node.getBoundingClientRect();
+    if (!to.width || (from.left === to.left && from.top === to.top)) continue;
+    node.animate([{ translate: `${from.left - to.left}px ${from.top - to.top}px` }, { translate: "none" }], timing);
+  }
+};
+
 /* Return the closest element around the target of an event, which may be the document. */
 export const closest = (node, selector) => (node instanceof Element ? node.closest(selector) : null);
 
@@ -31,6 +45,14 @@ export const isSame = (left, right) => left.length === right.length && left.ever
 export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
 export const percent = (share) => `${Math.round(100 * share)} %`;
+
+export const textBlob = (text, type) => new Blob([text], { type: `${type};charset=utf-8` });
+
+/* Return an HTML document. body: HTML. */
+export const documentHtml = ({ title, styles, body, className = "" }) =>
+  `<!doctype html>\n<html lang="en"><head><meta charset="utf-8">` +
+  `<meta name="viewport" content="width=device-width, initial-scale=1">${h("title", { textContent: title }).outerHTML}` +
+  `<style>${styles}</style></head><body class="${className}">${body}</body></html>\n`;
 
 /* Let the browser save a blob as a file. */
 export const saveFile = (blob, download) => {

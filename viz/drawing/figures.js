@@ -4,8 +4,8 @@
    {y: {token: "#"}} where "#" is the value on the axis. A selection is sent to pictures.js, or to the figure's own
    function. layout.meta has name, caption, and panels, the number of squares of tokens, with their
    columns. meta.levels: see viz/export/standalone.py. meta.cells: texts of the table in place of z, without markup. */
-import { h, isStill, saveFile } from "./common.js";
-import { csvOf, select, tableOf } from "./pictures.js";
+import { documentHtml, h, isStill, saveFile, textBlob } from "./common.js";
+import { numberFiles, select, tableOf } from "./pictures.js";
 
 const NARROW = 500;
 const BESIDE = 56; // pixels for the names of segments at the left of squares, and below them
@@ -157,15 +157,9 @@ const hoverText = (gd) => {
 const announceCursor = (gd) => {
   const { cursor, trace } = cursorOf(gd);
   const at = isMap(trace)
-    ? { xval: valueOn(trace, "x", cursor.column), yval: valueOn(trace, "y", cursor.row) }
-    : { curveNumber: trace.index, pointNumber: cursor.column };
-  if (isMap(trace)) {
-    const full = gd._fullLayout;
-    const [across, down] = [full[axisOf(trace.xaxis)], full[axisOf(trace.yaxis)]];
-    at.xval = across.type === "category" ? cursor.column : at.xval;
-    at.yval = down.type === "category" ? cursor.row : at.yval;
-  }
-  window.Plotly.Fx.hover(gd, isMap(trace) ? at : [at], trace.xaxis + trace.yaxis);
+    ? { xval: placeOn(gd, trace, "x", cursor.column), yval: placeOn(gd, trace, "y", cursor.row) }
+    : [{ curveNumber: trace.index, pointNumber: cursor.column }];
+  window.Plotly.Fx.hover(gd, at, trace.xaxis + trace.yaxis);
   // After quick key presses, plotly draws the last hover label with a delay.
   const say = () => (gd.pineStatus.textContent = hoverText(gd));
   say();
@@ -174,6 +168,11 @@ const announceCursor = (gd) => {
 };
 
 const axisOf = (id) => `${id[0]}axis${id.slice(1)}`;
+
+/* Return the place of a row or column on its axis: its index, if the axis has categories. */
+const placeOn = (gd, trace, letter, index) =>
+  gd._fullLayout[axisOf(trace[`${letter}axis`])].type === "category" ? index : valueOn(trace, letter, index);
+
 const axesOf = (gd) => [...gd._fullLayout._subplots.xaxis, ...gd._fullLayout._subplots.yaxis].map(axisOf);
 
 const zoom = (gd, key) => {
@@ -185,15 +184,10 @@ const zoom = (gd, key) => {
     }))).then(() => (gd.pineIsZoomed = false));
   }
   const factor = key === "+" ? 0.5 : 2;
-  const middles = {
-    [axisOf(trace.xaxis)]: isMap(trace) ? valueOn(trace, "x", cursor.column) : null,
-    [axisOf(trace.yaxis)]: isMap(trace) ? valueOn(trace, "y", cursor.row) : null,
-  };
-  const changes = Object.entries(middles).map(([name, value]) => {
-    const axis = gd._fullLayout[name];
-    const [start, stop] = axis.range;
-    let middle = value === null || axis.type === "category" ? (start + stop) / 2 : value;
-    if (axis.type === "category" && isMap(trace)) middle = name.startsWith("x") ? cursor.column : cursor.row;
+  const changes = Object.entries({ x: cursor.column, y: cursor.row }).map(([letter, index]) => {
+    const name = axisOf(trace[`${letter}axis`]);
+    const [start, stop] = gd._fullLayout[name].range;
+    const middle = isMap(trace) ? placeOn(gd, trace, letter, index) : (start + stop) / 2;
     return [`${name}.range`, [middle + (start - middle) * factor, middle + (stop - middle) * factor]];
   });
   gd.pineIsZoomed = true;
@@ -306,23 +300,23 @@ const pageOf = async (gd) => {
   const figure = JSON.stringify({ data: data.map(unpacked), layout, frames, config }).replaceAll("<", "\\u003c");
   // Created as elements: a page inlines this script, which must not contain a script tag.
   const elementHtml = (tag, textContent) => h(tag, { textContent }).outerHTML;
-  return (
-    `<!doctype html>\n<html lang="en"><head><meta charset="utf-8">` +
-    `<meta name="viewport" content="width=device-width, initial-scale=1">` +
-    elementHtml("title", gd.pineTitle.textContent) +
-    `<style>body{margin:24px;font-family:system-ui,sans-serif;color:#1f2937}</style></head><body>` +
-    `<div id="figure"></div>${elementHtml("p", layout.meta?.caption ?? "")}` +
-    `${elementHtml("script", script)}${elementHtml("script", `Plotly.newPlot("figure", ${figure})`)}</body></html>\n`
-  );
+  const parts = [
+    elementHtml("p", layout.meta?.caption ?? ""),
+    elementHtml("script", script),
+    elementHtml("script", `Plotly.newPlot("figure", ${figure})`),
+  ];
+  return documentHtml({
+    title: gd.pineTitle.textContent,
+    styles: "body{margin:24px;font-family:system-ui,sans-serif;color:#1f2937}",
+    body: `<div id="figure"></div>${parts.join("")}`,
+  });
 };
 
 const FORMATS = {
   png: async (gd) => blobOf(await imageOf(gd, "png")),
   svg: async (gd) => blobOf(await imageOf(gd, "svg")),
-  html: async (gd) => new Blob([await pageOf(gd)], { type: "text/html;charset=utf-8" }),
-  csv: async (gd) => new Blob([csvOf(numbersOf(gd))], { type: "text/csv;charset=utf-8" }),
-  json: async (gd) =>
-    new Blob([`${JSON.stringify(numbersOf(gd), null, 2)}\n`], { type: "application/json;charset=utf-8" }),
+  html: async (gd) => textBlob(await pageOf(gd), "text/html"),
+  ...numberFiles(numbersOf),
 };
 
 const save = async (gd, format) => {

@@ -5,6 +5,9 @@ const INVISIBLE = ".visually-hidden, template, details, .pine-save";
 
 const isVisible = (color) => color && color !== "transparent" && !/rgba\(.*, 0\)$/.test(color);
 
+const spread = ({ x, y, width, height, ...box }, by) =>
+  ({ ...box, x: x - by, y: y - by, width: width + 2 * by, height: height + 2 * by });
+
 /* Return the source of the SVG of a picture, whose title is its caption. */
 export const svgOf = (picture, caption) => {
   const root = svg("svg");
@@ -35,19 +38,17 @@ export const svgOf = (picture, caption) => {
     if (width && style.borderTopStyle !== "none" && isVisible(style.borderTopColor)) {
       const dashes = { dashed: `${2 * width} ${1.5 * width}`, dotted: `${width} ${width}` };
       const dash = dashes[style.borderTopStyle];
-      const inner = { ...box, x: x + width / 2, y: y + width / 2, width: rect.width - width, height: rect.height - width };
-      const line = { ...inner, fill: "none", stroke: style.borderTopColor, "stroke-width": width };
+      const line = { ...spread(box, -width / 2), fill: "none", stroke: style.borderTopColor, "stroke-width": width };
       if (style.borderTopStyle === "double") {
-        content.append(svg("rect", { ...line, "stroke-width": width / 3, x, y, width: rect.width, height: rect.height }));
         line["stroke-width"] = width / 3;
+        content.append(svg("rect", { ...line, ...box }));
       }
       content.append(svg("rect", dash ? { ...line, "stroke-dasharray": dash } : line));
     }
     const outline = parseFloat(style.outlineWidth);
     if (outline && style.outlineStyle !== "none" && element.matches(".pine-differs, .pine-chosen")) {
       // Outlines are around the box and above later elements, as on the page.
-      const out = outline / 2 + (parseFloat(style.outlineOffset) || 0);
-      const around = { ...box, x: x - out, y: y - out, width: rect.width + 2 * out, height: rect.height + 2 * out };
+      const around = spread(box, outline / 2 + (parseFloat(style.outlineOffset) || 0));
       outlines.append(svg("rect", { ...around, fill: "none", stroke: style.outlineColor, "stroke-width": outline }));
     }
   };
@@ -69,53 +70,16 @@ export const svgOf = (picture, caption) => {
     for (const { rect, text } of runs) {
       if (!text.trim()) continue;
       const { x, y } = place(rect);
-      const words = svg(
-        "text",
-        {
-          x,
-          y: y + rect.height / 2 + size * 0.35,
-          fill: style.color,
-          "font-family": style.fontFamily.replaceAll('"', "'"),
-          "font-size": style.fontSize,
-          "font-weight": style.fontWeight,
-        },
-        text.replace(/\s+/g, " "),
-      );
-      if (style.writingMode.startsWith("vertical")) {
-        const middleX = x + rect.width / 2;
-        // Rotated by 180 degrees, the text runs upwards.
-        const isTurned = style.transform.startsWith("matrix(-1");
-        words.setAttribute("x", isTurned ? -(y + rect.height) : y);
-        words.setAttribute("y", (isTurned ? middleX : -middleX) + size * 0.35);
-        words.setAttribute("transform", `rotate(${isTurned ? -90 : 90})`);
-      }
-      content.append(words);
+      const font = { "font-family": style.fontFamily.replaceAll('"', "'"), "font-weight": style.fontWeight };
+      const at = { x, y: y + rect.height / 2 + size * 0.35, fill: style.color, "font-size": style.fontSize };
+      content.append(svg("text", { ...at, ...font }, text.replace(/\s+/g, " ")));
     }
-  };
-
-  const copySvg = (element) => {
-    const rect = element.getBoundingClientRect();
-    grow(rect);
-    const copy = element.cloneNode(true);
-    const originals = [element, ...element.querySelectorAll("*")];
-    [copy, ...copy.querySelectorAll("*")].forEach((part, index) => {
-      const style = getComputedStyle(originals[index]);
-      for (const key of ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-weight",
-        "font-family", "text-anchor", "dominant-baseline"]) {
-        part.style.setProperty(key, style.getPropertyValue(key));
-      }
-      part.removeAttribute("class");
-    });
-    const { x, y } = place(rect);
-    for (const [key, value] of Object.entries({ x, y, width: rect.width, height: rect.height })) copy.setAttribute(key, value);
-    content.append(copy);
   };
 
   const walk = (element) => {
     if (element.matches(INVISIBLE)) return;
     const style = getComputedStyle(element);
     if (style.display === "none" || style.visibility === "hidden") return;
-    if (element instanceof SVGElement) return copySvg(element);
     drawBox(element, style);
     for (const child of element.childNodes) {
       if (child.nodeType === Node.TEXT_NODE) drawText(child, style);
@@ -123,9 +87,7 @@ export const svgOf = (picture, caption) => {
     }
   };
 
-  for (const part of picture.querySelectorAll(":scope > .pine-figure-title, :scope > .pine-drawing, :scope > figcaption")) {
-    walk(part);
-  }
+  picture.querySelectorAll(":scope > .pine-drawing, :scope > figcaption").forEach(walk);
   const [width, height] = [Math.ceil(extent.right + margin), Math.ceil(extent.bottom + margin)];
   root.setAttribute("width", width);
   root.setAttribute("height", height);

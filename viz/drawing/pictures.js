@@ -6,7 +6,7 @@
    data-readout   sentence in the preview line of the picture while the element is hovered or focused; default: its title
    data-save      format of an export button
    <details> of class pine-more, with an id, stay open or closed when their picture is drawn again. */
-import { closest, h, saveFile } from "./common.js";
+import { closest, documentHtml, h, saveFile, textBlob } from "./common.js";
 import { svgOf } from "./picture_svg.js";
 
 const PICTURE = ".pine-picture";
@@ -191,7 +191,13 @@ export const csvOf = ({ columns, rows }) => {
   return [columns, ...rows].map((row) => row.map(field).join(",")).join("\r\n") + "\r\n";
 };
 
-// Export
+/* Return the makers of files of numbers. numbersOf: function that returns those of what is saved. */
+export const numberFiles = (numbersOf) => ({
+  csv: (saved) => textBlob(csvOf(numbersOf(saved)), "text/csv"),
+  json: (saved) => textBlob(`${JSON.stringify(numbersOf(saved), null, 2)}\n`, "application/json"),
+});
+
+// Export as an image
 
 const sourceOf = (picture) => svgOf(picture, numbersOf(picture).caption);
 
@@ -228,27 +234,24 @@ const htmlOf = (picture) => {
   const table = copy.querySelector(".pine-numbers-table .pine-scroll");
   if (table) table.replaceChildren(tableOf(numbersOf(picture)));
   copy.querySelectorAll("[data-pick]").forEach((part) => part.removeAttribute("data-pick"));
-  const title = h("title", { textContent: numbersOf(picture).caption });
-  return (
-    `<!doctype html>\n<html lang="en"><head><meta charset="utf-8">` +
-    `<meta name="viewport" content="width=device-width, initial-scale=1">${title.outerHTML}` +
-    `<style>body{margin:24px;background:var(--pine-surface);color:var(--pine-ink);font-family:system-ui,sans-serif}\n${pictureStyles()}</style></head>` +
-    `<body class="${document.body.classList.contains("dark") ? "dark" : ""}">${copy.outerHTML}</body></html>\n`
-  );
+  const body = "body{margin:24px;background:var(--pine-surface);color:var(--pine-ink);font-family:system-ui,sans-serif}";
+  return documentHtml({
+    title: numbersOf(picture).caption,
+    styles: `${body}\n${pictureStyles()}`,
+    body: copy.outerHTML,
+    className: document.body.classList.contains("dark") ? "dark" : "",
+  });
 };
 
 // Saving --------------------------------------------------------------------------------------------
 
 const MAKERS = {
-  png: async (picture) => [await pngOf(picture), "image/png"],
-  svg: async (picture) => [sourceOf(picture), "image/svg+xml"],
-  html: async (picture) => [htmlOf(picture), "text/html"],
-  csv: async (picture) => [csvOf(numbersOf(picture)), "text/csv"],
-  json: async (picture) => [JSON.stringify(numbersOf(picture), null, 2) + "\n", "application/json"],
+  png: pngOf,
+  svg: (picture) => textBlob(sourceOf(picture), "image/svg+xml"),
+  html: (picture) => textBlob(htmlOf(picture), "text/html"),
+  ...numberFiles(numbersOf),
 };
 
 const save = async (picture, format) => {
-  const [made, type] = await MAKERS[format](picture);
-  const blob = made instanceof Blob ? made : new Blob([made], { type: `${type};charset=utf-8` });
-  saveFile(blob, `${picture.dataset.name}.${format}`);
+  saveFile(await MAKERS[format](picture), `${picture.dataset.name}.${format}`);
 };
