@@ -3,7 +3,7 @@
 import re
 import string
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, get_args
+from typing import Literal
 from unicodedata import normalize
 
 from pine_engine.prompts.answer_words import (
@@ -17,8 +17,6 @@ TIE = "tie"  # verdict for no answer
 
 Verdict = Literal["last", "first", "alphabetical"]
 """Verdict that counts in a text with several; alphabetical: A before B, as in FastChat and RewardBench."""
-
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 _VERDICTS: Mapping[Verdict, Callable[[list[str]], str]] = {
     "last": lambda found: found[-1],
