@@ -115,7 +115,7 @@ def test_figure_has_name_title_caption_and_template(figures: dict[str, go.Figure
     assert set(layout.meta) >= {"name", "caption"}
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("text", [text for text in HOSTILE if "<" in text])
 def test_untrusted_text_is_no_markup(tiny_shuffle: ShuffleResult, text: str) -> None:
     for name, draw in draw_all(tiny_shuffle, text).items():
         figure = draw().update_traces(meta=None).update_layout(meta=None)

@@ -29,8 +29,6 @@ from viz.lab.page.data_sets import read_set
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.common.limits import MAX_VALUES
-from viz.page.form.documents import Entry
-from viz.page.form.form import MAX_CHARACTERS, Form
 from viz.page.gradio_patches.blocks import NOT_FROM_THE_PAGE, GuardedBlocks
 from viz.page.gradio_patches.values import refuse_values
 from viz.page.jobs.loader import EngineSource
@@ -339,16 +337,3 @@ def test_every_function_answers_calls_out_of_turn(
         caplog.clear()
         asyncio.run(call(index, empty=empty))
         assert not [record.exc_info for record in caplog.records if record.exc_info], page.fns[index].name
-
-
-# sizes and times
-
-
-def test_input_over_the_limit_is_refused_before_it_is_counted() -> None:
-    half = "x" * (MAX_CHARACTERS // 2)
-    entries = (Entry(0, "", half), Entry(1, "", half))
-    Form("retrieval_qa", "", "", (), 8, (Entry(0, half, half),))
-    with pytest.raises(InputError, match="Input too long: 500,001 characters .limit: 500,000."):
-        Form("retrieval_qa", "?", "", ("pine",), 8, entries).check()
-    with pytest.raises(InputError, match="No question"):
-        Form("retrieval_qa", "", "", ("pine",), 8, entries).check()

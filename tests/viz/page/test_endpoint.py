@@ -2,7 +2,6 @@
 
 import io
 import json
-import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -20,7 +19,6 @@ from pine_engine.endpoint.replies import Reply
 from pine_engine.endpoint.requests import TextRequest
 from pine_engine.prompts.thinking import SplitAnswer
 from pine_engine.scheduling.job import Job
-from pine_engine.scheduling.run_state import StopFlag
 from tests.support.api_server import running_server
 from tests.support.running import logged, one_run, run_views, views_of
 from tests.support.runs import THREE, form_of
@@ -206,14 +204,6 @@ def test_other_answers_stay_beside_a_refusal(endpoint: Endpoint, monkeypatch: py
     assert "answer 0" in html and "flagged: &lt;violence&gt;" in html
 
 
-def test_orders_without_refusals_are_compared(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    refusing(monkeypatch, [3, 5])
-    *_, view = views_of(prepare_shuffle, endpoint, FORM, **ALL_ORDERS)
-    assert view.run and len(view.run.orders) == 4
-    assert "No answer to 2 of 12" in view.sentence
-    assert all(f"in order {number}: flagged" in view.sentence for number in (2, 3))
-
-
 def test_refused_first_order_leaves_the_others_compared(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,28 +254,6 @@ def test_refused_prompt_is_reported(endpoint: Endpoint, monkeypatch: pytest.Monk
         list(views_of(prepare_answers, endpoint, FORM))
     with pytest.raises(InputError, match="too long"):
         list(views_of(prepare_shuffle, endpoint, FORM, **ALL_ORDERS))
-
-
-def test_stop_cancels_the_requests(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    checks: list[int] = []
-
-    def send(_: Endpoint, requests: Any, check: Callable[[], None]) -> Iterator[Any]:
-        while True:  # the server computes
-            time.sleep(0.01)
-            check()
-            checks.append(1)
-            yield from ()
-
-    monkeypatch.setattr(Endpoint, "send", send)
-    stop = StopFlag()
-    job = Job("compare", FITTING, prepare_answers, {"form": FORM})
-    seen = []
-    for view in run_views(source_of(lambda: endpoint), job, **one_run(stop)):
-        stop.requested = True
-        seen.append(view)
-    count = len(checks)
-    time.sleep(0.1)
-    assert seen[-1] == "Stopped." and len(checks) == count
 
 
 def test_unreachable_server_fails_without_its_address(

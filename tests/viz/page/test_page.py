@@ -1,25 +1,18 @@
 """The page without a browser: its callbacks are ordinary functions."""
 
-import threading
-from collections.abc import Generator
 from dataclasses import replace
 
 import pytest
 
 from pine_engine.engine.engine import Engine
-from pine_engine.errors import InputError, ModelError
+from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
-from pine_engine.scheduling.run_state import StopFlag
-from tests.support.running import one_run, run_views
 from tests.support.runs import THREE, form_of, swapped
 from viz.cards.answers import AnswerCard
 from viz.page.answers.answering import stopped_cards
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import Entry
 from viz.page.form.form import Form, count_tokens, shown_instruction
-from viz.page.jobs.loader import EngineSource
-
-# The form and its tokens
 
 
 @pytest.mark.parametrize(
@@ -61,49 +54,6 @@ def test_instruction_follows_task_unless_changed() -> None:
     assert shown_instruction(TASKS["retrieval_qa"], usual).startswith("Write a high-quality")
     assert shown_instruction(TASKS["retrieval_qa"], "Mine.") == "Mine."
     assert "three AI assistants" in shown_instruction(TASKS["judge"].sized(3), TASKS["judge"].instruction)
-
-
-# The engine behind the page
-
-
-def test_run_shows_that_it_waits_for_the_model(engine: Engine) -> None:
-    gate = threading.Event()
-    source = EngineSource(lambda: engine if gate.wait(10) else pytest.fail("it never came"), "tiny")
-    source.start()
-    at_first = source.status
-    assert at_first.stage == "loading" and "Loading tiny" in at_first.sentence
-    stop = StopFlag()
-    stopped = run_views(source, lambda _: pytest.fail("the work began"), **one_run(stop))
-    assert next(stopped).startswith("Loading tiny")
-    stop.requested = True
-    assert list(stopped) == ["Stopped."]
-
-    def work(engine: Engine) -> Generator[str, None, None]:
-        yield f"ran on {engine.model_name}"
-
-    views = run_views(source, work, **one_run())
-    assert next(views).startswith("Loading tiny")
-    gate.set()
-    assert [view for view in views if not view.startswith("Loading")] == ["ran on tiny"]
-    assert source.status.stage == "ready" and "tiny · float32 · cpu" in source.status.sentence
-
-
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (ModelError("model x cannot be found"), "Model x cannot be found"),
-        (RuntimeError("secret"), "Failed to load tiny (RuntimeError)."),
-    ],
-)
-def test_failed_load_has_a_message(error: Exception, sentence: str) -> None:
-    def load() -> Engine:
-        raise error
-
-    source = EngineSource(load, "tiny")
-    source.start()
-    [message] = run_views(source, lambda _: pytest.fail("there is no engine to work with"), **one_run())
-    assert message.startswith(f"failed: {sentence}") and "secret" not in message
-    assert source.status.stage == "failed"
 
 
 def test_stop_keeps_partial_answers() -> None:

@@ -261,19 +261,6 @@ def test_figures_are_drawn_while_their_section_is_open(events: dict[str, Any]) -
     assert not panel["is_open"]
 
 
-def test_shuffle_joined_late_shows_all_orders(events: dict[str, Any]) -> None:
-    first, second = press(events), press(events)
-    shown: list[dict[Any, Any]] = []
-    while "Order 2 done" not in str(last_values(shown).get("shuffle-status")):
-        shown.append(next(first))
-    joined, late = [next(second), next(second)], list(second)
-    matrix = json.loads(last_values(joined)["shuffle-matrix"])
-    assert len(matrix["data"][0]["text"]) == 2
-    expected, ended = last_values([*shown, *first]), last_values([*joined, *late])
-    assert {name: expected[name] for name in FIGURES} == {name: ended[name] for name in FIGURES}
-    assert expected["order-table"] == ended["order-table"]
-
-
 def test_orders_finished_before_stop_are_kept_beside_older_answers(events: dict[str, Any]) -> None:
     form = form_of(B_A_C, question="Which?", methods=("pine",))
     older = {order: OrderAnswers({"pine": "old"}) for order in orders_for(3, 6, 0)}

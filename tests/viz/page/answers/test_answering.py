@@ -3,7 +3,6 @@
 import sys
 from collections import Counter
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
@@ -189,31 +188,6 @@ def test_card_without_rdkit_names_its_installation(monkeypatch: pytest.MonkeyPat
 
 
 # Models of tasks
-
-
-def test_task_model_is_loaded_once_on_first_use() -> None:
-    loaded: list[str] = []
-
-    def source(name: str) -> EngineSource:
-        def load() -> Any:
-            loaded.append(name)
-            return SimpleNamespace(
-                model_name=name,
-                dtype="float32",
-                device="cpu",
-                max_context_length=9,
-                invariance_warning=None,
-                meets="placement",
-            )
-
-        return EngineSource(load, name)
-
-    sources = sources_of(source("main"), {"molecules": source("own")})
-    assert sources.now("judge") is None and loaded == []  # not started
-    own = sources.now("qm9")
-    assert own is not None and own.model_name == "own"
-    assert sources.now("qm9") is sources.now("qm9")
-    assert loaded == ["own"]
 
 
 def test_missing_task_model_fails_with_its_name() -> None:

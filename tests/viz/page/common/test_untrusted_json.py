@@ -31,7 +31,7 @@ from viz.page.form.documents import MAX_JSON_CHARACTERS, read_entries
 from viz.page.internals.view import new_picks
 from viz.page.session import MAX_LINK_CHARACTERS, from_code, from_draft
 
-NUM_WRONG = 100_000
+NUM_WRONG = 1_000
 COLLECTIONS = ("list", "tuple", "set", "frozenset")
 MAX_TIMES = 20  # times the time of parsing the JSON alone
 USUAL_S = 0.5  # on a busy machine; an error for each item took seconds

@@ -10,6 +10,7 @@ import gradio as gr
 import pytest
 from gradio.state_holder import SessionState
 
+from app import all_sources
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
@@ -18,7 +19,6 @@ from tests.support.running import views_of
 from tests.support.widgets import build_app, whole_page
 from viz.lab.page.data_sets import OWN, built_in_choices, check_rows_shipped, read_built_in
 from viz.lab.page.evaluate_job import MeasureRequest, measure_rows
-from viz.page.answers import answering
 from viz.page.answers.answering import prepare_answers
 from viz.page.answers.record import record_of
 from viz.page.common.host_settings import HostSettings
@@ -62,6 +62,7 @@ TOO_MUCH = [
     (form([*TEXTS[:2], "a" * 1000]), "tokens .limit: 900."),
     (form([*TEXTS[:2], "a" * (MAX_TEXT_CHARACTERS + 1)]), "Document C too long: 200,001 characters"),
     (form(question="a" * (MAX_TEXT_CHARACTERS + 1)), "Question too long: 200,001 characters"),
+    (form(["a" * 190_000] * 3), "Input too long: 570,02. characters .limit: 500,000."),
 ]
 
 
@@ -129,12 +130,8 @@ def test_paste_and_upload_keep_the_limit_of_documents() -> None:
         assert "Removed those of the example." in updates["documents-message"]
 
 
-def test_api_call_has_the_time_limit(source: EngineSource, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "REDRAW_S", 0.0)
-    hurried = build_app(source, HostSettings(max_seconds=1e-9))
-    compare: Any = next(event.fn for event in hurried.fns.values() if event.api_name == "compare")
-    with pytest.raises(gr.Error, match="Timeout: the run exceeded 1e-09 s"):
-        compare("Which?", TEXTS, ["pine"], 3)
+def test_runs_have_the_time_limit_of_the_host(source: EngineSource) -> None:
+    assert all_sources(source, None, HostSettings(max_seconds=7)).runs.max_seconds == 7
 
 
 # Read-only pages

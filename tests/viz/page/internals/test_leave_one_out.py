@@ -1,8 +1,5 @@
 """Leave one out in the Lab: the scores of the selected method, their figure, and the run that keeps them."""
 
-import io
-import json
-import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -12,10 +9,8 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from tests.support.running import views_of
 from tests.support.runs import THREE, finish, swapped
-from tests.support.viz_reading import read_html
 from viz.figures.leave_one_out import leave_one_out_sentence
 from viz.page.answers.run import Run
-from viz.page.bundle import bundle
 from viz.page.internals.importance import draw_importance
 from viz.page.internals.left_out_job import LeftOutView, left_out_request, prepare_left_out
 from viz.page.internals.tab import keep_left_out
@@ -70,12 +65,3 @@ def test_sentence_says_if_attention_is_on_the_document_that_the_answer_needs(
     for document, verdict in ((needed, "agree"), ((needed + 1) % 3, "misleads")):
         origin = replace(run.origins["pine"], document=document)
         assert verdict in leave_one_out_sentence(result, origin, label="PINE", order=order)
-
-
-def test_zip_of_a_run_has_the_scores(run: Run, view: LeftOutView) -> None:
-    kept = replace(keep_left_out(run, view), form=replace(run.form, max_new_tokens=8))
-    with zipfile.ZipFile(io.BytesIO(bundle(kept, first_selection(run), accepted=""))) as files:
-        page = read_html(files.read("pictures.html").decode())
-    figures = [json.loads(one.text) for one in page.all("script") if "type" in one.attributes]
-    (bars,) = [one["data"][0] for one in figures if one["layout"]["meta"]["name"] == "leave-one-out"]
-    assert len(bars["x"]) == len(run.order)

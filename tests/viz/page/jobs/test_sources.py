@@ -94,16 +94,25 @@ def error_of_loading(sources: Sources, choice: Choice) -> str:
     return str(raised.value)
 
 
-@pytest.mark.parametrize("for_all", [True, False])
-def test_reason_of_a_failed_host_model_is_logged(for_all: bool, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("error", "for_all", "logged", "message"),
+    [
+        (ModelError("folder m has no weights"), True, "folder m has no weights", "folder m has no weights"),
+        (ModelError("folder m has no weights"), False, "", "folder m has no weights"),  # a visitor typed m
+        (RuntimeError("secret"), True, "secret", "Failed to load m (RuntimeError)."),
+    ],
+)
+def test_failed_load_has_a_message_and_is_logged(
+    error: Exception, for_all: bool, logged: str, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
     def load() -> Engine:
-        raise ModelError("folder m has no weights")
+        raise error
 
     source = EngineSource(load, "m", for_all=for_all)
     source.start()
-    with pytest.raises(PineError):
-        source.wait(10)
-    assert ("folder m has no weights" in caplog.text) == for_all  # a visitor may have typed other names
+    raised = error_of_loading_of(source)
+    assert raised.startswith(message) and "secret" not in raised and source.status.stage == "failed"
+    assert logged in caplog.text and ("weights" in caplog.text) == (for_all and "weights" in message)
 
 
 def test_model_is_loaded_once_and_replaces_the_other(machine: Machine) -> None:
@@ -149,6 +158,7 @@ def test_choice_of_host_is_its_model(machine: Machine) -> None:
     sources = sources_on(machine)
     assert load(sources, sources.choice("host", "float32")) == "host"
     assert machine.loaded == [] and sources.status(None) == sources.main.status
+    assert sources.main.status.sentence.startswith("host · float32 · cpu · 512")
     with sources.lease(TASK) as source:
         assert source is sources.main
 
@@ -234,5 +244,5 @@ def test_model_of_the_host_is_loaded_first(machine: Machine) -> None:
 def test_task_with_own_model_ignores_choice(machine: Machine) -> None:
     sources = sources_on(machine)
     with sources.lease("qm9", A) as source:
-        assert name_of(source.wait(10)) == name_of(sources.now("qm9", A)) == "molecules"
+        assert name_of(source.wait(10)) == "molecules" and sources.now("qm9", A) is source.wait(0)
     assert machine.loaded == []

@@ -27,7 +27,7 @@ from tests.support.visiting import LONG, visiting
 from viz.page.files.limited_process import Limits
 from viz.page.jobs.connection_tracker import LISTENING_S
 
-FLOOD_S = 3.0
+FLOOD_S = 1.5
 
 SLOW_S = 30.0  # timeout of a few layers, in seconds, on a busy machine
 
@@ -149,6 +149,7 @@ def test_api_documentation_names_the_address_of_each_client(app: ServedApp) -> N
     assert "127.0.0.1:1/" not in record.text and app.url.rstrip("/") in record.text
 
 
+@pytest.mark.slow
 def test_event_queue_flooded_by_client_rejects_no_visitor(app: ServedApp) -> None:
     async def attacked() -> tuple[Counter[int], list[float]]:
         until = time.monotonic() + FLOOD_S
