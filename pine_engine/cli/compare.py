@@ -9,6 +9,7 @@ import pine_engine as pine
 from pine_engine.cli import output
 from pine_engine.cli.endpoint import EndpointOptions
 from pine_engine.cli.options import (
+    Columns,
     Limit,
     Methods,
     ModelOptions,
@@ -19,6 +20,7 @@ from pine_engine.cli.output import CommandResult
 from pine_engine.cli.receive import receive
 from pine_engine.prompts.chat_templates import parse_kwargs
 from pine_engine.prompts.request import read_requests
+from pine_engine.rows.columns import parse_columns
 
 
 def compare(
@@ -26,6 +28,7 @@ def compare(
     methods: Methods = None,
     max_new_tokens: Annotated[int, typer.Option(min=0)] = 64,
     limit: Limit = None,
+    columns: Columns = None,
     chat_template_kwargs: TemplateKwargs = None,
     model: ModelOptions = ModelOptions(),
     server: EndpointOptions = EndpointOptions(),
@@ -38,12 +41,13 @@ def compare(
         methods: Names of methods.
         max_new_tokens: Maximum length of an answer, in tokens.
         limit: Maximum number of lines. Default: all.
+        columns: Columns of the file, FIELD=COLUMN.
         chat_template_kwargs: Arguments of the chat template, as JSON.
         model: Model that answers.
         server: Server that computes its answers.
     """
     selected = method_names(methods)
-    requests = read_requests(file, pine.Request, limit)
+    requests = read_requests(file, pine.Request, limit, parse_columns(columns))
     backend, kwargs = server.open_backend(model, parse_kwargs(chat_template_kwargs))
     names = [method.name for method in backend.select_methods(selected)]
     prompts = [(name, request.with_kwargs(kwargs).tokenize(backend)) for name, request in requests]

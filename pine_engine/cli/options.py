@@ -30,6 +30,14 @@ TemplateKwargs = Annotated[
     str | None,
     typer.Option(help='Arguments of the chat template as JSON, such as {"enable_thinking": false}.'),
 ]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        help="Column of the data for a field, such as question=prompt; repeatable. Fields: question, "
+        "documents, answers, document1, document2, ..., and text for the key of a document's text.",
+    ),
+]
 KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 

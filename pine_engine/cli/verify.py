@@ -14,6 +14,7 @@ import pine_engine as pine
 from pine_engine.cli import output
 from pine_engine.cli.endpoint import EndpointOptions
 from pine_engine.cli.options import (
+    Columns,
     Limit,
     Methods,
     ModelOptions,
@@ -27,6 +28,7 @@ from pine_engine.cli.receive import receive
 from pine_engine.errors import InputError
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.chat_templates import parse_kwargs
+from pine_engine.rows.columns import parse_columns
 
 if TYPE_CHECKING:
     from pine_engine.invariance.reproduction import Reproduction
@@ -40,6 +42,7 @@ def verify(
     self_test: bool = False,
     threads: str | None = None,
     limit: Limit = None,
+    columns: Columns = None,
     num_orders: Annotated[int | None, typer.Option(min=1)] = None,
     methods: Methods = None,
     max_new_tokens: Positive = 16,
@@ -57,6 +60,7 @@ def verify(
         self_test: Test this machine and model instead. Needs no data.
         threads: With --self-test: numbers of threads to test, separated by commas.
         limit: Maximum number of examples. Default: all.
+        columns: Columns of the data, FIELD=COLUMN.
         num_orders: Number of orders of each example, besides its own. Default: 5; 2 of the self-test.
         methods: Names of methods.
         max_new_tokens: Number of tokens generated in each order.
@@ -78,7 +82,7 @@ def verify(
 
     from pine_engine.prompts.examples import read_examples  # imports numpy
 
-    examples = read_examples(data, limit)
+    examples = read_examples(data, limit, columns=parse_columns(columns))
     backend, kwargs = server.open_backend(model, parse_kwargs(chat_template_kwargs))
     names = [method.name for method in backend.select_methods(selected)]
     prompts = [

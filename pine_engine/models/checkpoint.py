@@ -61,6 +61,11 @@ def check_quantization(config: PreTrainedConfig) -> None:
     transformers loads weights of an unknown quantization as they are, without their scales.
     """
     quantization = quantization_of(config)
+    mlx = getattr(config, "quantization", None) or {}
+    if isinstance(mlx, dict) and "bits" in mlx and "quant_method" not in quantization:
+        message = f"MLX, {mlx['bits']} bits: mlx_lm has packed its weights, which transformers cannot read"
+        advice = "use the original weights, or unpack them: `mlx_lm.convert --hf-path FOLDER --dequantize`"
+        raise ModelError(f"{message}; {advice}", field="quantization")
     if not quantization:
         return
     method = str(quantization.get("quant_method", "unnamed"))

@@ -33,6 +33,9 @@ SHIPPED = Path(__file__).with_name("shipped")
 SHIPPED_NAMES = ("molecules",)  # folders in SHIPPED with small models of this project, which tasks name
 UNLIMITED = 2**31 - 1  # context length in tokens of a model without a limit
 NO_CONTEXT = "its config has no max_position_embeddings; use a model that states its context length"
+GGUF_MAGIC = b"GGUF"
+SPLIT_GGUF = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
+OLLAMA_BLOB = "sha256-"  # start of the names of Ollama's files
 HUB_ID = re.compile(r"(?P<id>\w[\w.-]*(/\w[\w.-]*)?)(@(?P<revision>[\w./-]+))?", re.ASCII)
 
 
@@ -85,7 +88,8 @@ def resolve(name: str | os.PathLike[str] | None = None) -> ModelSource:
         path = Path(name).expanduser()
         if name and path.is_dir():  # Path("") is the current folder
             return resolve_folder(path)
-        if path.is_file() and path.suffix == ".gguf":
+        if path.is_file():
+            check_gguf(path)
             return ModelSource(path.stem, str(path), None, "folder")
         if name in SHIPPED_NAMES:
             return resolve_folder(SHIPPED / name)
@@ -110,6 +114,23 @@ def resolve_folder(folder: Path) -> ModelSource:
         message = f"folder {folder} has no .safetensors file; save the model with `save_pretrained`"
         raise ModelError(message, field="model.safetensors")
     return ModelSource(folder.resolve().name, str(folder), None, "folder")
+
+
+def check_gguf(path: Path) -> None:
+    """Raise ModelError for a file that is no GGUF file, also one of Ollama, or one part of several."""
+    if part := SPLIT_GGUF.fullmatch(path.name):
+        number, count, first = int(part[2]), int(part[3]), f"{part[1]}-00001-of-{part[3]}.gguf"
+        message = f"{path} is part {number} of {count} of a GGUF file; put all parts in one folder, and join "
+        command = f"llama-gguf-split --merge {first} {part[1]}.gguf"
+        raise ModelError(f"{message}them there with `{command}`", field="weights")
+    with path.open("rb") as file:
+        is_gguf = file.read(len(GGUF_MAGIC)) == GGUF_MAGIC
+    if is_gguf:
+        return
+    message = f"{path} is not a GGUF file; give one, or a folder of a transformers model"
+    if path.name.startswith(OLLAMA_BLOB):
+        message = f"{path} is a file of Ollama without weights; give the largest file of the model in blobs"
+    raise ModelError(message, field="model")
 
 
 def load(
@@ -144,7 +165,7 @@ def load(
         options["device_map"] = device
 
     place, is_hub = source.path_or_id, source.origin == "hub"
-    is_gguf = place.endswith(".gguf")
+    is_gguf = Path(place).is_file()
     hub_options: dict[str, Any] = {"revision": "main", "local_files_only": True}
     if source.origin == "embedded":
         place = str(embedded.prepare_embedded(progress=progress))
@@ -156,7 +177,7 @@ def load(
 
     # Without `progress`, the bars of the hub client show the state of a download.
     with nullcontext() if is_hub and progress is None else checkpoint.quiet_transformers():
-        if place.endswith(".gguf"):
+        if Path(place).is_file():
             model, tokenizer = checkpoint.read_gguf(Path(place), **options)
         else:
             config = checkpoint.read_usable_config(place, **hub_options)

@@ -14,6 +14,7 @@ from pine_engine.prompts.answer_words import contains_words
 from pine_engine.prompts.request import DataRow, read_row
 from pine_engine.prompts.scoring import SCORES, TIE, SubstringRule, Verdict
 from pine_engine.prompts.tasks import TASKS, Task, document_letter
+from pine_engine.rows.columns import Columns
 from pine_engine.rows.files import parse_rows
 from pine_engine.rows.parse_errors import Problem, ValidationErrors
 from pine_engine.rows.published import as_whole
@@ -90,6 +91,7 @@ def read_examples(
     sample: int | None = None,
     max_documents: int | None = None,
     task: str = "",
+    columns: Columns | None = None,
 ) -> list[Example]:
     """Return the examples of a file of rows (docs/data.md) or a saved dataset, at most `limit`.
 
@@ -100,6 +102,7 @@ def read_examples(
             examples behind those of a smaller one.
         max_documents: Limit of the documents of a row.
         task: Task in place of that of each row.
+        columns: Columns that have the names of fields.
 
     Raises:
         InputError: For an unknown task; or with the file and every invalid row, also for an id that was used
@@ -117,7 +120,7 @@ def read_examples(
             raise InputError(f"id {example.id!r} was used in line {first}", field="id")
         return example
 
-    rows = islice(parse_rows(path, read_once), limit if sample is None else None)
+    rows = islice(parse_rows(path, read_once, columns=columns), limit if sample is None else None)
     examples = [example for _, example in rows]
     if sample is not None:
         random.Random(sample).shuffle(examples)

@@ -26,6 +26,8 @@ from pine_engine.prompts.messages import MessagesInput, read_chat
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 from pine_engine.rows.chats import check_no_chat
+from pine_engine.rows.columns import Columns
+from pine_engine.rows.document_keys import is_null
 from pine_engine.rows.documents import DocumentInput
 from pine_engine.rows.files import MAX_DOCUMENTS, file_kind, load_json, parse_rows
 from pine_engine.rows.parse_errors import (
@@ -34,7 +36,7 @@ from pine_engine.rows.parse_errors import (
     format_validation_errors,
     unexpected,
 )
-from pine_engine.rows.published import as_whole, has_documents, is_null, row_fields
+from pine_engine.rows.published import as_whole, has_documents, row_fields
 from pine_engine.rows.untrusted_json import ListInput
 
 if TYPE_CHECKING:
@@ -208,14 +210,14 @@ Row = TypeVar("Row", bound=DataRow)
 
 
 def read_requests(
-    path: Path, model: type[RequestType], limit: int | None = None
+    path: Path, model: type[RequestType], limit: int | None = None, columns: Columns | None = None
 ) -> list[tuple[str, RequestType]]:
     """Return the requests of a file, which are requests or data rows, with names: ids, or lines.
 
-    A JSON file of one request without an id has the name of the file. Path "-" is JSON or JSONL on stdin.
-    Raises InputError with all problems of the file.
+    `columns` have the names of fields. A JSON file of one request without an id has the name of the file.
+    Path "-" is JSON or JSONL on stdin. Raises InputError with all problems of the file.
     """
-    rows = list(islice(parse_rows(path, partial(_read_request, model)), limit))
+    rows = list(islice(parse_rows(path, partial(_read_request, model), columns=columns), limit))
     if file_kind(path) == ".json" and len(rows) == 1:
         return [(name or str(path), request) for _, (name, request) in rows]
     return [(name or f"line {line}", request) for line, (name, request) in rows]

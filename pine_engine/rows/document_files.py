@@ -1,4 +1,4 @@
-"""Documents from files of rows (files.py), plain text and PDF."""
+"""Documents from files of rows (files.py), plain text, PDF, and files of office programs."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 from pine_engine.errors import InputError
 from pine_engine.optional_packages import how_to_install
 from pine_engine.rows.documents import HALF_CHARACTER, Document, DocumentInput, has_surrogates
-from pine_engine.rows.files import KINDS, file_kind, parse_rows, read_text
+from pine_engine.rows.files import KINDS, PLAIN_TEXT, file_kind, parse_rows, read_text
+from pine_engine.rows.office_files import TEXTS, read_office_text
 from pine_engine.rows.parse_errors import Problem, ValidationErrors, format_validation_errors
 from pine_engine.rows.published import has_documents, row_fields
 from pine_engine.rows.untrusted_json import ListInput
@@ -29,7 +30,8 @@ MAX_SECONDS = 30.0
 
 NO_TEXT = "has no text; write some, or remove it"
 
-_TEXT_KINDS = (".txt", ".md", ".pdf")
+TEXT_KINDS = (*PLAIN_TEXT, ".pdf", *TEXTS)
+"""Endings of files that are one document."""
 
 
 def _unusable(path: Path, problem: str) -> InputError:
@@ -40,7 +42,7 @@ def read_documents(paths: Sequence[Path], limit: int | None = None) -> list[Docu
     """Return the documents of all files in order, at most `limit`; content after these is not parsed.
 
     A row of a file of rows is a text, an object with a text and optionally a title, a list of these, or has
-    "documents". Plain text and PDF are one document, with the file name as its title.
+    "documents". Any other file is one document, with the file name as its title.
     """
     if not paths:
         raise InputError("no files were selected; give at least one", field="paths")
@@ -49,15 +51,18 @@ def read_documents(paths: Sequence[Path], limit: int | None = None) -> list[Docu
 
 def _read(path: Path) -> Iterator[Document]:
     kind = file_kind(path)
-    if kind not in (*KINDS, *_TEXT_KINDS):
-        raise _unusable(path, f"has an unknown type; give one of: {', '.join((*KINDS, *_TEXT_KINDS))}")
+    if kind not in (*KINDS, *TEXT_KINDS):
+        raise _unusable(path, f"has an unknown type; give one of: {', '.join((*KINDS, *TEXT_KINDS))}")
     if path.is_file() and (size := path.stat().st_size) > MAX_BYTES:
         raise _unusable(path, f"has {size:,} bytes, more than {MAX_BYTES:,}; give a part of it")
     if kind in KINDS:
         for _, documents in parse_rows(path, _documents_of, MAX_BYTES):
             yield from documents
         return
-    text = read_pdf(path) if kind == ".pdf" else read_text(path, MAX_BYTES).strip()
+    if kind == ".pdf":
+        text = read_pdf(path)
+    else:
+        text = read_office_text(path) if kind in TEXTS else read_text(path, MAX_BYTES).strip()
     if not text:
         raise _unusable(path, NO_TEXT)
     yield Document(text, join_surrogates(path.stem))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
@@ -9,6 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, Validation
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_str, as_tuple_of, describe, sequence
 from pine_engine.reprs import short_repr
+from pine_engine.rows.document_keys import TEXT_NAMES, flat_keys, is_null
 from pine_engine.rows.parse_errors import (
     ValidationErrors,
     format_validation_errors,
@@ -16,7 +18,6 @@ from pine_engine.rows.parse_errors import (
     name_keys,
     unexpected,
 )
-from pine_engine.rows.published import TEXT_NAMES, is_null
 from pine_engine.rows.untrusted_json import ListInput
 
 
@@ -54,13 +55,10 @@ DocumentLike = Any
 """A document, a text without title, {"text": ..., "title": ...}, or a document of another library.
 
 Other keys become metadata; None and NaN are as absent. LangChain, LlamaIndex, haystack, their JSON, hits of
-search engines, and rows of pandas or datasets are accepted.
+search engines, pairs of a document and its score, and rows of pandas or datasets are accepted.
 """
 
 DOCUMENT_TYPES = (Document, str, Mapping)
-
-_NESTED_NAMES = ("node", "kwargs", "_source", "payload", "metadata", "meta")
-"""Keys of objects with the text or facts of a document: LlamaIndex, LangChain, hits of search engines."""
 
 DOCUMENT_FORM = f'a text or {{"text": ..., "title": ...}}, the text also as {" or ".join(TEXT_NAMES[1:])}'
 
@@ -83,7 +81,7 @@ _ADAPTER = TypeAdapter(dict[str, ListInput[DocumentInput]])
 def as_documents(documents: DocumentLike | Iterable[DocumentLike]) -> list[Document]:
     """Return one or several documents as a list. Raises InputError for other types."""
     advice = 'give a text, a Document("text", "title"), or several of them'
-    single = _plain_document(documents)
+    single = documents if isinstance(documents, list) else _plain_document(documents)
     items = None if isinstance(single, DOCUMENT_TYPES) else sequence(documents)
     plain = single if items is None else list(map(_plain_document, items))
     found = as_tuple_of(plain, DOCUMENT_TYPES, "document", advice)
@@ -97,22 +95,21 @@ def _plain_document(value: Any) -> Any:
     """Return a row or a document of another library as fields of Document, other values as they are."""
     if isinstance(value, Document | str):
         return value
+    if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[1], Real):
+        document, score = value  # of LangChain's similarity_search_with_score
+        plain = _plain_document(document)
+        plain = {"text": plain} if isinstance(plain, str) else plain
+        return _plain_document({**plain, "score": score}) if isinstance(plain, Mapping) else plain
     if isinstance(value, Mapping) or (hasattr(value, "keys") and not hasattr(value, "columns")):
         fields = dict(value)  # a row of pandas too, and a column, which has no name of a text
     else:
         fields = {name: text for name in TEXT_NAMES if isinstance(text := getattr(value, name, None), str)}
         if fields:
             fields |= {name: getattr(value, name, None) for name in ("metadata", "meta", "score")}
-    for name in _NESTED_NAMES:
-        if isinstance(inner := fields.get(name), Mapping):
-            fields = {**inner, **{key: field for key, field in fields.items() if key != name}}
-    fields = {key: field for key, field in fields.items() if not is_null(field)}
-    text_name = next((name for name in TEXT_NAMES if name in fields), None)
-    if text_name is None:
+    fields = flat_keys(fields)
+    if "text" not in fields:
         return value
-    plain = {"text": fields.pop(text_name)}
-    if "title" in fields:
-        plain["title"] = fields.pop("title")
+    plain = {name: fields.pop(name) for name in ("text", "title") if name in fields}
     return plain | {"metadata": fields}
 
 

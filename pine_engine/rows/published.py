@@ -1,28 +1,36 @@
 """Rows in the forms in which data sets are published, as fields of a data row.
 
-Lost in the Middle and DPR (`ctxs`), HotpotQA and SQuAD (`context`), MS MARCO (`passages`); and for judges
+Lost in the Middle and DPR (`ctxs`), HotpotQA and SQuAD (`context`), MS MARCO (`passages`), MuSiQue
+(`paragraphs`), ragas and deepeval; replies of search services and retrieval sets (hits.py); and for judges
 JudgeBench (`response_A`), RewardBench, UltraFeedback and HH-RLHF (`chosen`), MT-Bench (`conversation_a`).
 A chat in a field is its last message (chats.py).
 """
 
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pine_engine.input_validation import describe
+from pine_engine.rows.cells import parse_cell
 from pine_engine.rows.chats import compared_texts, find_chat, replies_of, reply_of, split_reply
+from pine_engine.rows.columns import FIELDS, NUMBERED
+from pine_engine.rows.document_keys import TEXT_NAMES, is_null
+from pine_engine.rows.hits import CHROMA, find_hits, retrieval_fields
+from pine_engine.rows.incomplete import missing_documents
 from pine_engine.rows.parse_errors import Problem, ValidationErrors
 
-TEXT_NAMES = ("text", "page_content", "content")
-"""Keys or attributes with the text of a document: in datasets and LlamaIndex, in LangChain, in haystack."""
-
-DOCUMENT_NAMES = ("documents", "ctxs", "passages", "context", "contexts", "retrieved_contexts")
+DOCUMENT_NAMES = (
+    *("documents", "ctxs", "passages", "paragraphs", "retrieval_context", "retrievalContext"),
+    *("context", "contexts", "retrieved_contexts"),
+)
+"""Fields with documents. `context` of deepeval has those that a retriever should find."""
 
 REFERENCE_NAMES = (
     *("ground_truth", "ground_truths", "ground_truth_answer", "ground_truth_answers"),
     *("reference", "references", "reference_answer", "reference_answers", "reference_output"),
-    *("expected_answer", "expected_answers", "expected_output", "correct_answer", "correct_answers"),
-    *("gold_answer", "gold_answers", "target", "targets"),
+    *("expected_answer", "expected_answers", "expected_output", "expectedOutput"),
+    *("correct_answer", "correct_answers", "gold_answer", "gold_answers", "target", "targets"),
 )
 """Fields with the accepted answers of a row.
 
@@ -32,13 +40,13 @@ Beside one of them, also an empty one, `answer` is the output of a model.
 ANSWER_NAMES = ("answers", *REFERENCE_NAMES, "answer")
 _NAMES = {
     "documents": DOCUMENT_NAMES,
-    "question": ("question", "query", "user_input"),
+    "question": ("question", "query", "user_input", "search_query", "input"),
     "answers": ANSWER_NAMES,
     "id": ("id", "_id", "query_id"),
 }
 """Names of each field, the first one of this project."""
 
-_GOLD_NAMES = ("isgold", "is_selected")
+_GOLD_NAMES = ("isgold", "is_selected", "is_supporting")
 """Fields of a document that are true or 1 if it has the answer."""
 
 JUDGED_NAMES = (
@@ -54,12 +62,23 @@ NO_ANSWER = "No Answer Present."
 """Answer of MS MARCO where no passage has one."""
 
 
+def usual_fields(columns: Sequence[str]) -> dict[str, str]:
+    """Return the field that each column of a row is by its name, "" for none. One of several names counts."""
+    first = {field: next((name for name in names if name in columns), "") for field, names in _NAMES.items()}
+    if first["answers"] == "answer" and not set(columns).isdisjoint(REFERENCE_NAMES):
+        first["answers"] = ""
+    by_name = {name: field for field, name in first.items()}
+    others = {*FIELDS, *filter(NUMBERED.fullmatch, columns)} - _NAMES.keys() - {"text", "title"}
+    return {name: by_name.get(name, name if name in others else "") for name in columns}
+
+
 def has_documents(row: Any) -> bool:
     """Check whether a value is an object with documents. Metadata of a document may have these names."""
     if not isinstance(row, Mapping):
         return False
     names = {name for name, field in row.items() if not is_null(field)}
     is_row = not names.isdisjoint(DOCUMENT_NAMES) or any(names.issuperset(pair) for pair in JUDGED_NAMES)
+    is_row = is_row or "documents" in retrieval_fields(row) or find_hits(row) is not None
     return "documents" in names or (names.isdisjoint(TEXT_NAMES) and is_row)
 
 
@@ -70,28 +89,34 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def is_null(value: Any) -> bool:
-    """Check whether a value is None or NaN."""
-    return value is None or (isinstance(value, float) and value != value)
-
-
 def as_whole(value: Any) -> Any:
     """Return an int for a float without a fraction, which tables have for a column with nulls."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a row under the names of this project, without nulls; others stay as they are."""
+    """Return the fields of a row under the names of this project, without nulls; others stay as they are.
+
+    Raises ValidationErrors that names the format, if a row of a known format has no documents.
+    """
     fields: dict[str, Any] = without_nulls(row)
     fields |= _judged_fields(fields)
+    fields = {**retrieval_fields(fields), **fields}
+    named = next((name for name in DOCUMENT_NAMES if name in fields), "")
+    hits = find_hits(fields)
+    if hits and (not named or hits.service == CHROMA or isinstance(fields[named], Mapping)):
+        question = {} if hits.question is None else {"question": hits.question}
+        fields = {**question, **fields, "documents": hits.documents()}
     for name, names in _NAMES.items():
         found = next((one for one in names if one in fields), None)
         if found == "answer" and not row.keys().isdisjoint(REFERENCE_NAMES):
             continue
         if found is not None:
             fields[name] = fields.pop(found)
-        if found == "context" and isinstance(fields[name], str):  # SQuAD: one text, with a title
-            fields[name] = [{"text": fields[name], "title": fields.get("title", "")}]
+        if found == "context" and isinstance(fields[name], str):
+            fields[name] = _parse_context(fields[name], fields.get("title", ""))
+    if "documents" not in fields and (reason := missing_documents(row)):
+        raise ValidationErrors([Problem(f"documents: {reason}", "documents")])
     if "documents" in fields:
         fields["documents"], flags = _documents(fields["documents"])
         if sum(flags) == 1:
@@ -103,8 +128,21 @@ def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(answers, Mapping):  # SQuAD: texts with their places
         answers = answers.get("text", [])
     if answers is not None:
-        fields["answers"] = [] if answers in ([NO_ANSWER], [""]) else answers
+        is_missing = answers in ([NO_ANSWER], [""]) or fields.get("answerable") is False  # MuSiQue
+        fields["answers"] = [] if is_missing else answers
+    aliases = fields.get("answer_aliases")  # MuSiQue
+    if isinstance(aliases, list) and isinstance(answers, list) and fields["answers"]:
+        fields["answers"] = [*answers, *(alias for alias in aliases if alias not in answers)]
     return fields
+
+
+def _parse_context(context: str, title: Any) -> Any:
+    """Return one text with its title (SQuAD), or the list of titles and sentences in it (2WikiMultihopQA)."""
+    with suppress(ValueError):
+        found = parse_cell(context)
+        if found and all(isinstance(one, list) and len(one) == 2 for one in found):
+            return found
+    return [{"text": context, "title": title}]
 
 
 def _judged_fields(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -180,14 +218,21 @@ def _documents(value: Any) -> tuple[Any, list[bool]]:
 
 
 def _document(value: Any) -> Any:
-    if isinstance(value, list) and len(value) == 2:  # HotpotQA: a title and sentences
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], list):  # HotpotQA
         value = {"title": value[0], "sentences": value[1]}
     if not isinstance(value, Mapping):
         return value
     fields = dict(value)
-    if "passage_text" in fields:
-        fields.setdefault("text", fields.pop("passage_text"))
+    for name in ("passage_text", "paragraph_text"):  # MS MARCO, MuSiQue
+        if name in fields:
+            fields.setdefault("text", fields.pop(name))
     sentences = fields.get("sentences")
     if isinstance(sentences, list) and all(isinstance(sentence, str) for sentence in sentences):
-        fields.setdefault("text", "".join(fields.pop("sentences")))
+        fields.setdefault("text", _join_sentences(fields.pop("sentences")))
     return fields
+
+
+def _join_sentences(sentences: list[str]) -> str:
+    """Return sentences as one text: those of HotpotQA begin with a space, those of 2WikiMultihopQA do not."""
+    is_spaced = any(sentence[:1].isspace() for sentence in sentences[1:])
+    return ("" if is_spaced else " ").join(sentences)

@@ -509,6 +509,56 @@ def test_describe_gguf_reads_its_header(tmp_path: Path) -> None:
             function(str(path))
 
 
+def write_gguf(path: Path) -> Path:
+    """Write a GGUF file of a header and one tensor."""
+    writer = GGUFWriter(path, "llama")
+    for name, number in {
+        "context_length": 9,
+        "block_count": 3,
+        "embedding_length": 64,
+        "head_count": 8,
+    }.items():
+        getattr(writer, f"add_{name}")(number)
+    writer.add_tensor("token_embd.weight", np.zeros((11, 64), dtype=np.float32))
+    for step in ("write_header_to_file", "write_kv_data_to_file", "write_tensors_to_file", "close"):
+        getattr(writer, step)()
+    return path
+
+
+def test_part_of_split_gguf_names_its_number(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "big-00001-of-00003.gguf")
+    for function in (resolve, describe, load):
+        with pytest.raises(ModelError, match="part 1 of 3", check=has_field("weights")):
+            function(str(path))
+
+
+def test_blob_of_ollama_is_a_gguf_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_gguf(tmp_path / f"sha256-{'0' * 64}")
+    assert describe(str(path)).family == "llama" and describe(str(path)).supported
+    places: list[Path] = []
+
+    def read(place: Path, **options: Any) -> Any:
+        places.append(place)
+        raise ModelError("stop")
+
+    monkeypatch.setattr(checkpoint, "read_gguf", read)
+    with pytest.raises(ModelError, match="stop"):
+        load(path)
+    assert places == [path]
+    path.write_text('{"stop": ["<|eot_id|>"]}')
+    with pytest.raises(ModelError, match="Ollama", check=has_field("model")):
+        resolve(path)
+
+
+def test_folder_of_mlx_names_its_bits(folder: Path) -> None:
+    packing = {"group_size": 64, "bits": 4}
+    for change in ({"quantization": packing}, {"quantization": packing, "quantization_config": packing}):
+        edit_config(folder, change)
+        assert describe(str(folder)).reason.startswith("MLX, 4 bits")
+        with pytest.raises(ModelError, match="MLX, 4 bits", check=has_field("quantization")):
+            load(folder)
+
+
 @pytest.mark.parametrize(
     ("context", "dtype", "num_bytes", "num_tokens"),
     [(8192, "bfloat16", 2, 4096), (8192, "float32", 4, 4096), (1024, "bfloat16", 2, 1024)],

@@ -127,9 +127,13 @@ NOT_PDF = [b"", b"Tides follow the moon.", b"x" * 1024 + b"%PDF-1.7\n", b"%PDF-1
 @pytest.mark.parametrize(
     ("name", "contents", "field"),
     [
-        *((name, ["text"], "") for name in ("letter.docx", "letter")),
+        *((name, ["text"], "") for name in ("letter.odt", "letter")),
         *((f"missing{suffix}", [None], "") for suffix in (".txt", ".csv", ".jsonl", ".pdf")),
-        *((f"a{suffix}", [b"text\ncaf\xe9\n"], "") for suffix in (".txt", ".csv", ".jsonl")),
+        ("a.jsonl", [b"text\ncaf\xe9\n"], ""),
+        *(
+            (f"a{suffix}", [b"PNG\n" + bytes(range(1, 256)) * 3, "text".encode("utf-16-le")], "")
+            for suffix in (".txt", ".csv")
+        ),
         ("a.txt", ["", " \n\t"], ""),
         ("a.csv", ["", "\n \n", "text\n"], ""),
         ("a.csv", ["title,body\na,b\n", "title|text\na|b\n"], "text"),

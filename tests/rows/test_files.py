@@ -211,7 +211,6 @@ def test_row_without_answer_or_gold_document_has_none(tmp_path: Path) -> None:
 
 
 UNRECOGNIZED: list[Any] = [
-    {"_id": "q1", "text": "Who?", "metadata": {}},  # query of BEIR
     {"version": "1.1", "data": []}, {"question": "Who?", "documents": None}, {},
 ]  # fmt: skip
 

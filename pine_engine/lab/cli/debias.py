@@ -11,13 +11,14 @@ import typer
 import pine_engine as pine
 from pine_engine.cli import output
 from pine_engine.cli.endpoint import EndpointOptions
-from pine_engine.cli.options import ModelOptions, Positive, TemplateKwargs, split_names
+from pine_engine.cli.options import Columns, ModelOptions, Positive, TemplateKwargs, split_names
 from pine_engine.cli.output import CommandResult
 from pine_engine.cli.receive import Received
 from pine_engine.errors import EndpointError, InputError
 from pine_engine.prompts.chat_templates import parse_kwargs
 from pine_engine.prompts.orders import MAX_ORDERS
 from pine_engine.prompts.request import read_requests
+from pine_engine.rows.columns import parse_columns
 
 if TYPE_CHECKING:  # these import torch
     from pine_engine.backend import Backend
@@ -30,6 +31,7 @@ def debias(
     wrapper: Annotated[str, typer.Option()],
     base: str = "vanilla",
     labels: str | None = None,
+    columns: Columns = None,
     majority: bool = False,
     max_new_tokens: Positive = 64,
     samples: Positive = 10,
@@ -48,6 +50,7 @@ def debias(
         base: Method that the wrapper runs.
         labels: Allowed answers, separated by commas. Overrides the labels of the files. Default of the task
             judge: the letters of the answers.
+        columns: Columns of the files, FIELD=COLUMN.
         majority: Take the most frequent generated answer instead of averaging probabilities of labels.
         max_new_tokens: Maximum length of a generated answer, in tokens.
         samples: Number of orders of permutation_sampled.
@@ -60,7 +63,7 @@ def debias(
     named = [
         (str(file) if name == str(file) else f"{file}, {name}", request)
         for file in files
-        for name, request in read_requests(file, pine.LabeledRequest)
+        for name, request in read_requests(file, pine.LabeledRequest, columns=parse_columns(columns))
     ]
     names, requests = [name for name, _ in named], [request for _, request in named]
     if labels is not None:

@@ -58,7 +58,8 @@ def _list_sets(public: Iterable[object], not_public: Mapping[str, str]) -> list[
 def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file, or of those of the data files in a folder, in hexadecimal digits."""
     if path.is_dir():
-        digests = map(file_sha256, sorted(path.rglob("*.arrow")))
+        files = sorted(path.rglob("*.arrow")) or sorted(filter(Path.is_file, path.rglob("*")))
+        digests = map(file_sha256, files)
         return hashlib.sha256("".join(digests).encode()).hexdigest()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -14,7 +14,7 @@ import typer
 import pine_engine as pine
 from pine_engine.cli import output
 from pine_engine.cli.endpoint import EndpointOptions
-from pine_engine.cli.options import Limit, ModelOptions, OutputDir, TemplateKwargs, split_names
+from pine_engine.cli.options import Columns, Limit, ModelOptions, OutputDir, TemplateKwargs, split_names
 from pine_engine.cli.output import CommandResult
 from pine_engine.errors import Cancelled, EndpointError, InputError, WriteError
 from pine_engine.file_locks import try_lock
@@ -31,6 +31,7 @@ from pine_engine.prompts.examples import Example, read_examples
 from pine_engine.prompts.prompt import segment_text
 from pine_engine.prompts.scoring import Verdict
 from pine_engine.prompts.thinking import find_markers
+from pine_engine.rows.columns import parse_columns
 from pine_engine.rows.files import STDIN
 from pine_engine.scheduling.worker import raise_if_cancelled
 
@@ -62,6 +63,7 @@ class EvaluationOptions:
             or all for every method. Default: vanilla, nia, pcw and pine; vanilla and reorder_content on an
             endpoint, and for a model whose attention cannot be replaced.
         orders: Names of document orders.
+        columns: Columns of the data, FIELD=COLUMN.
         limit: Maximum number of examples. Default: all.
         sample_seed: Seed of a random sample of examples. Default: the first examples.
         metrics: generate: generated answers are scored. logprob: log-probabilities of the accepted answer and
@@ -81,6 +83,7 @@ class EvaluationOptions:
     orders: Annotated[
         str, typer.Option(help=f"Document orders, separated by commas, of: {', '.join(ORDERS)}.")
     ] = AS_IS
+    columns: Columns = None
     limit: Limit = None
     sample_seed: int | None = None
     metrics: str | None = None
@@ -196,7 +199,9 @@ def plan_evaluation(
     if data == STDIN:
         raise InputError("evaluate reads its data again when it resumes; give a file instead of -")
     part = shards.parse_shard(options.shard)
-    examples = read_examples(data, options.limit, options.sample_seed, task=options.task or "")
+    columns = parse_columns(options.columns)
+    task = options.task or ""
+    examples = read_examples(data, options.limit, options.sample_seed, task=task, columns=columns)
     tasks = dict.fromkeys(example.task for example in examples)
     if len(tasks) > 1:
         raise InputError(f"{data} has examples of {' and '.join(tasks)}; give --task, or a file for each")
@@ -218,6 +223,7 @@ def plan_evaluation(
         recompute=options.recompute,
         chat_template_kwargs=kwargs,
         sample=options.sample_seed,
+        columns=columns,
     )
     if backend:
         check_outputs(backend, settings, examples)

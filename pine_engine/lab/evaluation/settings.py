@@ -43,6 +43,7 @@ class Settings(BaseModel):
     verdict: Verdict = "last"  # of a judge that counts in a text with several
     recompute: bool = False  # compute also what is the same in all orders
     chat_template_kwargs: ChatTemplateKwargs = {}
+    columns: dict[str, str] = Field({}, exclude_if=lambda columns: not columns)  # field by column of the data
 
     @property
     def measured(self) -> tuple[MeasuredMethod, ...]:
@@ -173,6 +174,7 @@ class RunInfo(Settings):
             "device": platform.device.partition(":")[0],
             "data": f"{self.data} (SHA-256 {self.data_sha256[:12]})",
             "sample": "none" if self.sample is None else self.sample,
+            "column": ", ".join(f"{field}={name}" for name, field in self.columns.items()) or "none",
             "task": self.task,
             "methods": ",".join(self.methods),
             "orders": ",".join(self.order_names),

@@ -1,7 +1,7 @@
 """Small datasets for the evaluation: built-in ones and uploads."""
 
 import hashlib
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -71,10 +71,14 @@ def read_set(file: Path) -> DataSet:
 
 
 def read_uploaded(
-    reader: FileReader, file: Path, *, say: Callable[[str], Update]
+    reader: FileReader,
+    file: Path,
+    *,
+    say: Callable[[str], Update],
+    columns: Mapping[str, str] | None = None,
 ) -> Generator[Update, None, DataSet]:
-    """Parse an uploaded file, in a subprocess; see FileReader.read."""
-    arguments = (file, MAX_ROWS, None, MAX_DOCUMENTS)
+    """Parse an uploaded file, in a subprocess; see FileReader.read and read_examples."""
+    arguments = (file, MAX_ROWS, None, MAX_DOCUMENTS, "", columns)
     examples = yield from reader.read(read_examples, *arguments, what="read rows", files=[file], say=say)
     return _data_set(file, examples)
 

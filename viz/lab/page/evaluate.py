@@ -19,6 +19,7 @@ from viz.cards.tutorial import term
 from viz.drawing.markup import empty_panel, render
 from viz.lab.bias_curve import plot_bias_curve
 from viz.lab.page import data_sets
+from viz.lab.page.columns import build_columns, chosen_columns, read_preview
 from viz.lab.page.evaluate_job import MeasureRequest, prepare_measure, work_sentence
 from viz.lab.page.evaluate_view import MeasureView, curves_of, results_html, write_files
 from viz.page.common.disk import Disk, remove_folder
@@ -26,7 +27,7 @@ from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.limits import MAX_ANSWER_TOKENS, MAX_DOCUMENTS, MAX_ROWS
 from viz.page.common.widgets import NEWEST_EVENT, PRIVATE_EVENT, STATE_EVENT, bind, build_figure, figure_value
-from viz.page.files.reading_files import ROW_ENDINGS, FileReader
+from viz.page.files.reading_files import ROW_ENDINGS, FileReader, encoding_sentence
 from viz.page.form.options import build_method_boxes, build_template_kwargs
 from viz.page.jobs.job_bar import ButtonJob, JobBar, Updates, bind_job
 from viz.page.jobs.sources import Choice, Sources
@@ -133,6 +134,7 @@ class RequestWidgets:
                 elem_id="measure-upload",
             )
         self.message = gr.HTML("", elem_id="measure-message")
+        self.columns = build_columns()
         gr.HTML(render("measure_schema.html", rows=MAX_ROWS, documents=MAX_DOCUMENTS))
         with gr.Row(elem_classes="page-row"):
             with gr.Column(scale=3, min_width=240, elem_classes="page-tight"):
@@ -177,6 +179,7 @@ class RequestWidgets:
             )
         self.chat_template_kwargs = build_template_kwargs("measure-chat-template-kwargs")
         self.own = gr.State(None)  # uploaded dataset; None before
+        self.file = gr.State(None)  # path of the uploaded file, and the encoding if it is a guess
         examples: list[Any] = [self.rows, self.own, self.limit, self.methods, self.wrapped, self.orders]
         self.inputs = [*examples, self.what, self.length, self.chat_template_kwargs]
 
@@ -239,12 +242,14 @@ def bind_evaluation(
     # The input event of the list also fires when it is left.
     selected = request.rows.change(bind(choose_rows, request), chosen_data, shown, **PRIVATE_EVENT)
     read, read_data = bind(upload_rows, request, reader), [*chosen_data, request.upload, *shown]
-    uploaded = request.upload.upload(read, request.upload, read_data, **STATE_EVENT)
+    table = [request.columns, request.file]
+    uploaded = request.upload.upload(read, request.upload, [*read_data, *table], **STATE_EVENT)
+    renamed = request.columns.input(bind(read_rows, request, reader), table, read_data, **STATE_EVENT)
     planned = bind(announce, tab, sources, settings)
     announced = [chosen, *request.inputs], [bar.status, bar.estimate, request.meaning]
     changing = [widget for widget in request.inputs if widget not in chosen_data]
     gr.on([page.load, *(widget.change for widget in changing)], planned, *announced, **NEWEST_EVENT)
-    for event in (selected, uploaded):
+    for event in (selected, uploaded, renamed):
         event.then(planned, *announced, **PRIVATE_EVENT)
     begin = partial(begin_evaluation, tab, settings, disk)
     bind_job(bar, begin, [tab.folder, *request.inputs], tab.outputs, sources, chosen)
@@ -275,17 +280,37 @@ def choose_rows(request: RequestWidgets, name: str, own: data_sets.DataSet | Non
 def upload_rows(
     request: RequestWidgets, reader: FileReader, file: str | None
 ) -> Generator[Updates, None, None]:
-    """Read an uploaded dataset, and select it."""
+    """Show the first rows of an uploaded dataset, read and select it."""
     try:
         if file is None:
             raise InputError("No file selected. Select a dataset file.")
-        data = yield from data_sets.read_uploaded(
-            reader, Path(file), say=lambda sentence: {request.message: notice(sentence)}
+        path, say = Path(file), partial(_say, request)
+        columns, encoding = yield from reader.read(
+            read_preview, path, what="read columns", files=[path], say=say
         )
     except Cancelled:
         return
     except Exception as error:
         yield {request.message: notice(explain(error), kind="error"), request.upload: None}
+        return
+    yield {request.columns: columns, request.file: (file, encoding), request.upload: None}
+    yield from read_rows(request, reader, columns, (file, encoding))
+
+
+def read_rows(
+    request: RequestWidgets, reader: FileReader, columns: str, file: tuple[str, str] | None
+) -> Generator[Updates, None, None]:
+    """Read the uploaded dataset with the chosen columns, and select it."""
+    try:
+        if file is None:
+            raise InputError("No file selected. Select a dataset file.")
+        path, encoding = Path(file[0]), file[1]
+        chosen, say = chosen_columns(columns), partial(_say, request)
+        data = yield from data_sets.read_uploaded(reader, path, say=say, columns=chosen)
+    except Cancelled:
+        return
+    except Exception as error:
+        yield {request.message: notice(explain(error), kind="error")}
         return
     count = len(data.examples)
     sentence = f"{data.name}: {count} example{'s' if count != 1 else ''} (task: {data.task.label})."
@@ -294,9 +319,12 @@ def upload_rows(
     yield fit(request, data) | {
         request.own: data,
         request.rows: data_sets.OWN,
-        request.message: notice(sentence),
-        request.upload: None,
+        request.message: notice(sentence + encoding_sentence([encoding])),
     }
+
+
+def _say(request: RequestWidgets, sentence: str) -> Updates:
+    return {request.message: notice(sentence)}
 
 
 def announce(

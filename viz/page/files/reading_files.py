@@ -1,6 +1,6 @@
 """Parse files of users: one upload at a time, in a subprocess with limits."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -82,6 +82,12 @@ class FileReader:
             "died": ("rejected", f"Parsing {named} failed: it is corrupted. Export it again."),
         }
         return End(*ends[str(error)])
+
+
+def encoding_sentence(encodings: Iterable[str]) -> str:
+    """Return a sentence on the encodings that are a guess, "" for none."""
+    names = ", ".join(dict.fromkeys(filter(None, encodings)))
+    return f" Not UTF-8: read as {names}, which is a guess." if names else ""
 
 
 def without_progress(words: Generator[Any, None, Result]) -> Result:

@@ -1,6 +1,7 @@
 """Documents editor: one widget whose value is all documents, and ways to add several at once."""
 
 from collections.abc import Generator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any
@@ -9,22 +10,27 @@ import gradio as gr
 
 from pine_engine.errors import Cancelled, InputError
 from pine_engine.prompts.tasks import TASKS, Nouns
-from pine_engine.rows.document_files import read_documents
+from pine_engine.rows.document_files import TEXT_KINDS, read_documents
 from pine_engine.rows.documents import Document
+from pine_engine.rows.files import guessed_encoding
+from pine_engine.rows.office_files import SHEET, TEXTS
 from viz.cards.tutorial import anchor
 from viz.drawing.identity import document_letter, document_segment, segment_badge
 from viz.drawing.markup import render
 from viz.page.common.failures import explain, notice
 from viz.page.common.limits import MAX_DOCUMENTS, MAX_UPLOAD_MB
 from viz.page.common.widgets import PRIVATE_EVENT, STATE_EVENT, bind
-from viz.page.files.reading_files import ROW_ENDINGS, FileReader
+from viz.page.files.reading_files import ROW_ENDINGS, FileReader, encoding_sentence
 from viz.page.form.documents import Entries, Entry, capital, entries_json, read_entries, room_beside
 from viz.page.form.examples import are_of_example, load_examples
 from viz.page.form.form import check_size
 from viz.page.form.pasted import pasted_sentence, split_pasted
 from viz.page.jobs.job_bar import Updates
 
-ENDINGS = (".txt", ".md", ".pdf", *ROW_ENDINGS)
+ENDINGS = (*TEXT_KINDS, *ROW_ENDINGS)
+NEED_PACKAGE = () if find_spec("markitdown") else (SHEET, *TEXTS)
+"""Endings that are refused with the name of a package, and that the page does not mention."""
+
 REPLACED = " Removed those of the example. Undo restores them."
 
 
@@ -98,7 +104,7 @@ class Editor:
                 min_width=90,
                 elem_id="add-files",
             )
-            kinds = ", ".join(ending[1:] for ending in ENDINGS)
+            kinds = ", ".join(ending[1:] for ending in ENDINGS if ending not in NEED_PACKAGE)
             limits = f"up to {MAX_UPLOAD_MB} MB each, {MAX_DOCUMENTS} documents in total"
             gr.HTML(f'<p class="page-caption">{kinds}, {limits}.</p>', elem_classes="page-limits")
         with gr.Accordion("Paste multiple documents", open=False, elem_id="paste-panel"):
@@ -160,8 +166,8 @@ def upload(editor: Editor, reader: FileReader, files: list[str] | None) -> Gener
     """Parse the uploaded files."""
     paths = [Path(file) for file in files or ()]
     try:
-        documents = yield from reader.read(
-            read_documents,
+        documents, encodings = yield from reader.read(
+            read_files,
             paths,
             MAX_DOCUMENTS + 1,  # one more than there is room for says enough
             what="read documents",
@@ -175,7 +181,13 @@ def upload(editor: Editor, reader: FileReader, files: list[str] | None) -> Gener
     else:
         count, source = len(documents), paths[0].name if len(paths) == 1 else f"{len(paths)} files"
         sentence = f"Added {count} document{'s' if count != 1 else ''} from {source}."
+        sentence += encoding_sentence(encodings)
         yield {editor.uploaded: (documents, sentence), editor.files: None}
+
+
+def read_files(paths: Sequence[Path], limit: int) -> tuple[list[Document], list[str]]:
+    """Return the documents of files, and the encodings that are a guess. Raises InputError."""
+    return read_documents(paths, limit), list(map(guessed_encoding, paths))
 
 
 def put(editor: Editor, added: tuple[Any, ...], documents: str) -> Any:
