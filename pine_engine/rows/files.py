@@ -315,8 +315,8 @@ def _check_columns(path: Path, columns: list[str], line: int) -> None:
     if missing := sorted(set(needed).difference(columns), key=needed.index):
         header, advice = (
             ", ".join(columns),
-            "documents have the column text, rows documents or document1, document2, ...; rename it, or give "
-            "--column FIELD=COLUMN",
+            "documents have the column text, rows documents or document1, document2, ...; rename a column, "
+            "or give --column FIELD=COLUMN",
         )
         message = f"{path} has no column {missing[0]!r}, its header reads {header!r:.300}; {advice}"
         raise InputError(message, field=missing[0])
