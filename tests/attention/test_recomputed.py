@@ -28,6 +28,11 @@ def model(tiny_llama: TinyLlama) -> Any:
     return exact_llama(tiny_llama, layers=4)
 
 
+@pytest.fixture(scope="module")
+def engine(model: Any) -> Engine:
+    return Engine(model)
+
+
 @pytest.fixture(autouse=True)
 def few_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recompute fewer tokens than the short documents have."""
@@ -93,8 +98,10 @@ def brute_force(model: Any, layout: TokenLayout, method: Method) -> tuple[Tensor
 
 @pytest.mark.parametrize("layout", [LAYOUT, NO_PREFIX], ids=["prefix", "no prefix"])
 @pytest.mark.parametrize("method", [KV_REUSE, LEGOLINK, CACHEBLEND], ids=lambda one: one.name)
-def test_logits_agree_with_brute_force(model: Any, method: Method, layout: TokenLayout) -> None:
-    result = Engine(model).run(layout, methods=method, **OPTIONS)
+def test_logits_agree_with_brute_force(
+    model: Any, engine: Engine, method: Method, layout: TokenLayout
+) -> None:
+    result = engine.run(layout, methods=method, **OPTIONS)
     longer = layout.extend(result.answers[method.name].token_ids[:-1])
     expected, again_computed = brute_force(model, longer, method)
     found = result.logits[method.name].double()
@@ -111,19 +118,19 @@ def test_scores_with_a_softcap_agree_with_brute_force() -> None:
 
 @pytest.mark.parametrize("method", [LEGOLINK, CACHEBLEND], ids=lambda one: one.name)
 def test_everything_recomputed_is_vanilla(
-    model: Any, method: Method, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, method: Method, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sixteen tokens are more than each document has."""
     monkeypatch.setattr(recomputed, "NUM_RECOMPUTED", 16)
     monkeypatch.setattr(recomputed, "SHARE_RECOMPUTED", 1.0)
-    logits = Engine(model).run(LAYOUT, methods=["vanilla", method], **OPTIONS).logits
+    logits = engine.run(LAYOUT, methods=["vanilla", method], **OPTIONS).logits
     torch.testing.assert_close(logits[method.name], logits["vanilla"], rtol=0, atol=ROUNDING)
 
 
 def test_first_token_of_each_document_matters_less_than_all(
-    model: Any, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, logits = Engine(model), {}
+    logits = {}
     for count in (1, 4, 5):
         monkeypatch.setattr(recomputed, "NUM_RECOMPUTED", count)
         logits[count] = engine.run(LAYOUT, methods=LEGOLINK, **OPTIONS).logits["legolink"]
@@ -132,8 +139,8 @@ def test_first_token_of_each_document_matters_less_than_all(
 
 
 @pytest.mark.parametrize("method", [KV_REUSE, LEGOLINK, CACHEBLEND], ids=lambda one: one.name)
-def test_cached_documents_give_the_same_logits(model: Any, method: Method) -> None:
-    engine, cache = Engine(model), PrefixCache()
+def test_cached_documents_give_the_same_logits(engine: Engine, method: Method) -> None:
+    cache = PrefixCache()
     other = TokenLayout(LAYOUT.prefix, LAYOUT.documents, (61, 62))
     engine.run(other, methods=[method, "kv_reuse"] if method is not KV_REUSE else "pcw", prefix_cache=cache)
     found = engine.run(LAYOUT, methods=method, prefix_cache=cache, **OPTIONS).logits[method.name]
@@ -142,8 +149,7 @@ def test_cached_documents_give_the_same_logits(model: Any, method: Method) -> No
 
 
 @pytest.mark.parametrize("method", [LEGOLINK, CACHEBLEND], ids=lambda one: one.name)
-def test_trace_sums_to_one_and_tokens_are_refused(model: Any, method: Method) -> None:
-    engine = Engine(model)
+def test_trace_sums_to_one_and_tokens_are_refused(engine: Engine, method: Method) -> None:
     trace = engine.run(LAYOUT, methods=method, trace=True, **OPTIONS).traces[method.name]
     assert trace.suffix_attention is not None and trace.suffix_attention.shape == (4, 4, 6, 5)
     assert abs(trace.suffix_attention.sum(-1) - 1).max() < 1e-6

@@ -25,6 +25,11 @@ def model(tiny_llama: TinyLlama) -> Any:
     return exact_llama(tiny_llama, layers=3)
 
 
+@pytest.fixture(scope="module")
+def engine(model: Any) -> Engine:
+    return Engine(model, letter_tokenizer())
+
+
 def causal_weights(query: Tensor, key: Tensor, scaling: float) -> Tensor:
     key = key.repeat_interleave(len(query) // len(key), dim=0)
     later = torch.full((query.shape[1], query.shape[1]), -torch.inf, dtype=query.dtype).triu(1)
@@ -86,8 +91,7 @@ def calibrated_logits(model: Any, layout: TokenLayout, alpha: Tensor, ids: tuple
     return logits
 
 
-def test_answer_agrees_with_brute_force(model: Any) -> None:
-    engine = Engine(model, letter_tokenizer())
+def test_answer_agrees_with_brute_force(model: Any, engine: Engine) -> None:
     content = engine.patched_models[0].content_free
     result = engine.run(LAYOUT, methods=METHOD, trace=True, **OPTIONS)
     alpha = (relevance(model, LAYOUT, content) / METHOD.temperature).softmax(0)
@@ -101,13 +105,9 @@ def test_answer_agrees_with_brute_force(model: Any) -> None:
     np.testing.assert_allclose(of_trace, weights / weights.sum(), rtol=1e-6)
 
 
-def test_documents_together_keep_their_weight(model: Any) -> None:
-    engine = Engine(model)
-    cold, hot, vanilla = (
-        replace(METHOD, temperature=1e-6),
-        replace(METHOD, temperature=1e9),
-        METHODS["vanilla"],
-    )
+def test_documents_together_keep_their_weight(engine: Engine) -> None:
+    cold, hot = (replace(METHOD, temperature=value) for value in (1e-6, 1e9))
+    vanilla = METHODS["vanilla"]
     attention = {}
     for method in (cold, hot, vanilla):
         trace = engine.run(LAYOUT, methods=method, trace=True, **OPTIONS).traces[method.name]
@@ -123,23 +123,23 @@ def test_documents_together_keep_their_weight(model: Any) -> None:
     assert np.sort(attention[cold][2, 0, -1, 1:-1])[:2].max() < 1e-6  # one document has all of it
 
 
-def test_one_document_is_vanilla(model: Any) -> None:
+def test_one_document_is_vanilla(engine: Engine) -> None:
     layout = TokenLayout(LAYOUT.prefix, LAYOUT.documents[:1], LAYOUT.suffix)
-    logits = Engine(model).run(layout, methods=["vanilla", METHOD], **OPTIONS).logits
+    logits = engine.run(layout, methods=["vanilla", METHOD], **OPTIONS).logits
     torch.testing.assert_close(logits[NAME], logits["vanilla"], rtol=0, atol=1e-5)
 
 
-def test_documents_of_vanilla_are_reused(model: Any) -> None:
-    engine, cache = Engine(model), PrefixCache()
+def test_documents_of_vanilla_are_reused(engine: Engine) -> None:
+    cache = PrefixCache()
     expected = engine.run(LAYOUT, methods=METHOD, **OPTIONS).logits[NAME]
     engine.run(LAYOUT, methods="vanilla", prefix_cache=cache, **OPTIONS)
     found = engine.run(LAYOUT, methods=METHOD, prefix_cache=cache, **OPTIONS).logits[NAME]
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
-def test_token_weights_are_those_of_the_documents(model: Any) -> None:
+def test_token_weights_are_those_of_the_documents(engine: Engine) -> None:
     config = TraceConfig((TokenRange(2, 1, 0, LAYOUT.num_tokens),))
-    run = Engine(model).run(LAYOUT, methods=[METHOD], trace=config, **OPTIONS)
+    run = engine.run(LAYOUT, methods=[METHOD], trace=config, **OPTIONS)
     trace = run.traces[NAME]
     rows = np.nan_to_num(trace.token_weights[0].weights)
     np.testing.assert_allclose(rows.sum(-1), 1, atol=1e-6)

@@ -45,15 +45,19 @@ def facts(answer: pine.Answer) -> tuple[str, tuple[int, ...], tuple[float, ...],
     return answer.method, answer.token_ids, answer.logprobs, answer.finish_reason
 
 
+@pytest.fixture(scope="module")
+def stopping(tiny_llama: TinyLlama) -> Engine:
+    return Engine(tiny_llama(dtype=torch.float64), stop_token_ids=STOP)
+
+
 @pytest.mark.parametrize("batch_size", [1, 3, 8])
 @pytest.mark.parametrize("method", ["pine", MIXED])
-def test_batch_equals_single_runs(tiny_llama: TinyLlama, method: str | list[str], batch_size: int) -> None:
-    engine = Engine(tiny_llama(dtype=torch.float64), stop_token_ids=STOP)
-    answers = batch(engine, method=method, max_new_tokens=9, batch_size=batch_size)
+def test_batch_equals_single_runs(stopping: Engine, method: str | list[str], batch_size: int) -> None:
+    answers = batch(stopping, method=method, max_new_tokens=9, batch_size=batch_size)
     names = [method] * len(PROMPTS) if isinstance(method, str) else method
     assert len({len(answer.token_ids) for answer in answers}) > 2
     for answer, layout, name in zip(answers, PROMPTS, names, strict=True):
-        alone = engine.run(layout, methods=[name], max_new_tokens=9).answers[name]
+        alone = stopping.run(layout, methods=[name], max_new_tokens=9).answers[name]
         assert (answer.method, answer.token_ids, answer.finish_reason) == (
             name, alone.token_ids, alone.finish_reason
         )  # fmt: skip
@@ -149,7 +153,7 @@ def test_seconds_are_of_prefill_and_step(tiny_llama: TinyLlama, monkeypatch: pyt
 WITHOUT_52 = TokenLayout((5,), ((61, 62), (63,)), (64,))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def engine(tiny_llama: TinyLlama) -> Engine:
     return Engine(tiny_llama(head_dim=32), letter_tokenizer())
 

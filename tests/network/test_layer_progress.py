@@ -12,6 +12,11 @@ from tests.engine.conftest import LAYOUT
 from tests.support.families import TinyLlama
 
 
+@pytest.fixture(scope="module")
+def engine(tiny_llama: TinyLlama) -> Engine:
+    return Engine(tiny_llama())
+
+
 @pytest.fixture
 def report_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layer_progress, "MIN_PART_FLOP", 1)
@@ -24,18 +29,18 @@ def progress_of(engine: Engine, method: str) -> list[tuple[int, float]]:
 
 
 @pytest.mark.parametrize("method", ["pine", "vanilla", "pcw", "pine_input_order"])
-def test_shares_of_a_layer_grow(method: str, tiny_llama: TinyLlama, report_all_parts: None) -> None:
-    progress = progress_of(Engine(tiny_llama()), method)
+def test_shares_of_a_layer_grow(method: str, engine: Engine, report_all_parts: None) -> None:
+    progress = progress_of(engine, method)
     assert progress == sorted(progress) and len(set(progress)) > 4
     assert {layer for layer, share in progress if share} == {0, 1}
     assert all(0 <= share < 1 for _, share in progress)
 
 
-def test_short_layers_report_their_start_only(tiny_llama: TinyLlama) -> None:
-    assert progress_of(Engine(tiny_llama()), "pine") == [(0, 0), (1, 0)]
+def test_short_layers_report_their_start_only(engine: Engine) -> None:
+    assert progress_of(engine, "pine") == [(0, 0), (1, 0)]
 
 
-def test_stop_takes_effect_within_a_layer(tiny_llama: TinyLlama, report_all_parts: None) -> None:
+def test_stop_takes_effect_within_a_layer(engine: Engine, report_all_parts: None) -> None:
     layers: list[float] = []
 
     def stop_in_a_layer(layer: float) -> None:
@@ -43,7 +48,7 @@ def test_stop_takes_effect_within_a_layer(tiny_llama: TinyLlama, report_all_part
         if layer > 1:
             raise Cancelled("stopped")
 
-    options = passes.PassOptions(Engine(tiny_llama()).patched_models, on_layer=stop_in_a_layer)
+    options = passes.PassOptions(engine.patched_models, on_layer=stop_in_a_layer)
     with torch.inference_mode(), pytest.raises(Cancelled):
         passes.prefill(LAYOUT, METHODS["pine"], options)
     assert layers.index(1) == len(layers) - 2
