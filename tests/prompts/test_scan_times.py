@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import example, given, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from pine_engine import TASKS, InputError
 from pine_engine.lab.debias.combining import named_label
@@ -64,6 +64,7 @@ def seconds(function: Callable[[str], Any], text: str) -> float:
 @example(["3. "])
 @example(["as many ", "3 ", ". A?"])
 @given(st.lists(PARTS, min_size=1, max_size=3))
+@settings(max_examples=settings().max_examples // 3)
 def test_time_of_scan_is_linear(name: str, parts: list[str]) -> None:
     def text_of(length: int) -> str:
         share = length // len(parts)

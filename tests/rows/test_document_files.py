@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -190,17 +191,19 @@ def test_slow_pdf_stops_at_the_time_limit(tmp_path: Path, monkeypatch: pytest.Mo
         document_files.read_pdf(file)
 
 
-@pytest.mark.parametrize(("name", "count"), first_daily([("document", 560_000), ("x", 1_000_000)]))
+@pytest.mark.parametrize(
+    ("name", "count"), first_daily([("document", 100_000), ("document", 560_000), ("x", 1_000_000)])
+)
 def test_wide_file_is_rejected_in_linear_time(tmp_path: Path, name: str, count: int) -> None:
-    """Comparing each name with all others would take days."""
+    """Comparing each of the names with all others would take minutes, and days for the largest files."""
     file = tmp_path / "wide.csv"
     header = ",".join(["id", "question", "answers", *(f"{name}{10**7 + number}" for number in range(count))])
     file.write_text(f"{header}\n1\n")
-    assert 8e6 < file.stat().st_size < 11e6
-    with pytest.raises(InputError):
-        read_documents([file])
-    with pytest.raises(InputError):
-        read_examples(file)
+    for read in (lambda: read_documents([file]), lambda: read_examples(file)):
+        began = time.thread_time()
+        with pytest.raises(InputError):
+            read()
+        assert time.thread_time() - began < count / 10_000
 
 
 @pytest.mark.parametrize("rows", ["text\na\nb\n\nc,d\n", '{"text": "a"}\n{"text": "b"}\n{\n'])
