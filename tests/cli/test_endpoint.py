@@ -96,9 +96,10 @@ def test_records_are_those_of_the_model(
 
 def likely_letters(engine: Engine, **request: Any) -> list[str]:
     """Return all letters as answers to a request, most likely first."""
+    run = engine.run(**request, methods="vanilla", max_new_tokens=1, return_logits=True)
+    logits = run.logits["vanilla"][-1].tolist()
     letters = [chr(code) for code in range(33, 123)]
-    scores = engine.score(**request, continuations=letters, methods="vanilla")["vanilla"]
-    return [score.text for score in sorted(scores, key=lambda score: -score.total)]
+    return sorted(letters, key=lambda letter: -logits[engine.tokenize_answer(letter)[0]])
 
 
 def test_choices_have_the_log_probabilities_of_the_model(

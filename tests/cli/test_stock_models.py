@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import COMPARISON, Run, write
+from tests.support.commands import COMPARISON, Run, load_once, write
 from tests.support.measured_rows import QUESTION
 from tests.support.molecule_rows import write_rows
 
@@ -13,6 +13,7 @@ DEFAULTS = ["vanilla", "reorder_content"]
 
 @pytest.fixture
 def folder(tmp_path: Path, hybrid: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    load_once(monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PINE_MODEL", str(hybrid))
     write(tmp_path / "request.json", COMPARISON)

@@ -29,7 +29,7 @@ from pine_engine.invariance.kernel_checks import Check
 from pine_engine.models import listing
 from pine_engine.models.listing import LoadableModel
 from pine_engine.models.load import load
-from tests.support.commands import COMPARISON, Outcome, Run, Steps, write
+from tests.support.commands import COMPARISON, Outcome, Run, Steps, load_once, write
 from tests.support.harm import no_harm
 from tests.support.junk import CONTENTS, REQUESTS, ROWS as ROWS_OF_SETS, TEXTS, json_lines
 from tests.support.molecule_rows import SMILES, row, write_rows
@@ -47,6 +47,7 @@ EXAMPLES: list[dict[str, Any]] = [
 
 @pytest.fixture
 def folder(tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    load_once(monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PINE_MODEL", str(tiny))
     monkeypatch.setattr(times, "peak_memory", lambda *_: 123.4)

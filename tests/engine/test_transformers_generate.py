@@ -18,6 +18,7 @@ from pine_engine import METHODS, Engine, InputError, ModelError, TokenLayout, pa
 from pine_engine.engine import passes, transformers_generate as module
 from tests.engine.conftest import LAYOUT, LAYOUTS as WITH_PREFIX
 from tests.network.test_model_patching import state_of
+from tests.support.errors import has_field
 from tests.support.families import TinyLlama
 from tests.support.reference import reference_logits
 from tests.support.tiers import first_daily
@@ -81,14 +82,14 @@ def test_greedy_answers_equal_engine(engine: Engine, monkeypatch: pytest.MonkeyP
     ids=["beams", "sampled beams", "samples", "greedy", "stop strings"],
 )
 @pytest.mark.parametrize("method", ["vanilla", "pine"])
-def test_one_document_equals_stock_generate(model: Model, method: str, options: dict[str, Any]) -> None:
-    layouts = LAYOUTS
+def test_one_document_equals_stock_generate(engine: Engine, method: str, options: dict[str, Any]) -> None:
+    model, layouts = engine.model, LAYOUTS
     if method == "pine":
         layouts = [TokenLayout(x.prefix, (sum(x.documents, ()),), x.suffix) for x in LAYOUTS]
     options |= {"max_new_tokens": 7, "output_scores": True, "return_dict_in_generate": True}
     torch.manual_seed(3)
     expected = model.generate(**padded(layouts), **options)
-    with patch_generate(model, layouts, method=method) as inputs:
+    with patch_generate(engine, layouts, method=method) as inputs:
         torch.manual_seed(3)
         output = model.generate(**inputs, **options)
     assert output.sequences.tolist() == expected.sequences.tolist()
@@ -98,9 +99,10 @@ def test_one_document_equals_stock_generate(model: Model, method: str, options: 
         torch.testing.assert_close(output.sequences_scores, expected.sequences_scores, rtol=0, atol=SCORES)
 
 
-def test_beams_have_scores_of_definition(model: Model) -> None:
+def test_beams_have_scores_of_definition(engine: Engine) -> None:
+    model: Model = engine.model
     options = {"max_new_tokens": 6, "min_new_tokens": 6, "length_penalty": 0.0, "num_beams": 4}
-    with patch_generate(model, LAYOUTS) as inputs:
+    with patch_generate(engine, LAYOUTS) as inputs:
         output = model.generate(
             **inputs, **options, num_return_sequences=4, return_dict_in_generate=True, output_scores=True
         )
@@ -182,18 +184,20 @@ def test_each_prompt_has_one_prefill(model: Model, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("options", first_daily([{"do_sample": False}, {"num_beams": 3}]))
-def test_reserved_space_grows(model: Model, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
+def test_reserved_space_grows(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
     def answers() -> Any:
-        with patch_generate(model, LAYOUTS) as inputs:
-            return model.generate(**inputs, max_new_tokens=20, **options).tolist()
+        with patch_generate(engine, LAYOUTS) as inputs:
+            return engine.model.generate(**inputs, max_new_tokens=20, **options).tolist()
 
     expected = answers()
     monkeypatch.setattr(module, "RESERVED_TOKENS", 2)
     assert answers() == expected
 
 
-def test_prompt_lookup_has_greedy_answer(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    fed = []
+def test_prompt_lookup_has_greedy_answer(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    fed, model = [], engine.model
     extend = passes.extend
 
     def counted(rows: Any, ids: Any, **options: Any) -> Tensor:
@@ -203,7 +207,7 @@ def test_prompt_lookup_has_greedy_answer(model: Model, monkeypatch: pytest.Monke
     # The suffix is part of a document, so that the prompt already has candidates.
     layout = TokenLayout(LAYOUT.prefix, LAYOUT.documents, LAYOUT.documents[2][:3])
     options = {"max_new_tokens": 30, "min_new_tokens": 30}
-    with patch_generate(model, layout) as inputs:
+    with patch_generate(engine, layout) as inputs:
         expected = model.generate(**inputs, **options)
         monkeypatch.setattr(passes, "extend", counted)
         output = model.generate(**inputs, **options, prompt_lookup_num_tokens=3)
@@ -241,17 +245,18 @@ def test_returned_cache_can_be_repeated_cropped_and_selected(model: Model) -> No
         {"cache_implementation": "static"},
         {"cache_implementation": "offloaded"},
         {"output_hidden_states": True, "return_dict_in_generate": True},
-        {"max_new_tokens": 20},  # more than the context
+        {"max_new_tokens": 600},  # more than the context
     ],
 )
-def test_unsupported_options_of_generate_raise(tiny_llama: TinyLlama, options: dict[str, Any]) -> None:
-    model = tiny_llama(max_context_length=32)
-    with patch_generate(model, LAYOUTS) as inputs:
-        with pytest.raises(InputError):
-            model.generate(**{**inputs, "max_new_tokens": 3, **options})
-        with pytest.raises(InputError) as raised:
-            model(**inputs, labels=inputs["input_ids"])
-    assert raised.value.field == "labels"
+def test_unsupported_options_of_generate_raise(engine: Engine, options: dict[str, Any]) -> None:
+    with patch_generate(engine, LAYOUTS) as inputs, pytest.raises(InputError):
+        engine.model.generate(**{**inputs, "max_new_tokens": 3, **options})
+
+
+def test_labels_of_a_patched_model_raise(engine: Engine) -> None:
+    model: Model = engine.model
+    with patch_generate(engine, LAYOUTS) as inputs, pytest.raises(InputError, check=has_field("labels")):
+        model(**inputs, labels=inputs["input_ids"])
 
 
 @pytest.mark.parametrize(

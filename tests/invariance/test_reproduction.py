@@ -26,7 +26,7 @@ from pine_engine.invariance.reproduction import (
 )
 from pine_engine.models.load import ModelSource
 from pine_engine.network.thread_tuner import torch_num_threads
-from tests.support.commands import Run
+from tests.support.commands import Run, load_once
 from tests.support.tokenizers import DATED, on_day
 
 COMPARISON = Request(
@@ -92,7 +92,8 @@ LOGITS = LABELS[-1]
 
 
 @pytest.fixture
-def reproduced(pine: Run) -> Run:
+def reproduced(pine: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    load_once(monkeypatch)
     return partial(pine, "reproduce")
 
 

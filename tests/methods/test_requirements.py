@@ -4,6 +4,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -37,15 +38,12 @@ def hybrid() -> Engine:
     return Engine(make("lfm2", torch.float64, layer_types=["conv", "full_attention"]))
 
 
-@pytest.fixture
-def as_it_is(monkeypatch: pytest.MonkeyPatch) -> Engine:
+@cache
+def as_it_is() -> Engine:
     """Return an engine that runs the decoder as it is."""
-
-    def refuse(*_: object) -> None:
-        raise ModelError("a model whose attention cannot be replaced", field=PLACEMENT)
-
-    monkeypatch.setattr(prepared_model, "validate_model", refuse)
-    return Engine(decoder().model)
+    refusal = ModelError("a model whose attention cannot be replaced", field=PLACEMENT)
+    with patch.object(prepared_model, "validate_model", side_effect=refusal):
+        return Engine(decoder().model)
 
 
 def logits_of(engine: Engine, method: Method, layout: TokenLayout = LAYOUT) -> Tensor:
@@ -67,16 +65,14 @@ def test_column_predicts_the_models_that_run(method: Method) -> None:
 
 
 @every_method
-def test_model_as_it_is_gives_the_same_logits(
-    method: Method, as_it_is: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_model_as_it_is_gives_the_same_logits(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
     """Methods that need forward passes only; the others change attention, or read it in a first pass."""
     monkeypatch.setattr(recomputed, "NUM_RECOMPUTED", 1)
     if method.requires != "placement":
         expected = logits_of(decoder(), method)
-        torch.testing.assert_close(logits_of(as_it_is, method), expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(logits_of(as_it_is(), method), expected, rtol=0, atol=1e-5)
     elif method.score is None:
-        plain = logits_of(as_it_is, METHODS["vanilla"])
+        plain = logits_of(as_it_is(), METHODS["vanilla"])
         assert (logits_of(decoder(), method) - plain).abs().max() > 1e-4
 
 

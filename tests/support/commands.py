@@ -6,11 +6,13 @@ import json
 import resource
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from pine_engine.benchmark import shapes
 from pine_engine.cli import main as cli
 
 COMPARISON = {
@@ -43,6 +45,21 @@ def subcommand_runner(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
         return Outcome(int(raised.value.code or 0), captured.out, captured.err)
 
     return run
+
+
+load_engine = shapes.load_engine
+
+
+@cache
+def _loaded(name: str | None, dtype: str, device: str) -> Any:
+    return load_engine(name, dtype=dtype, device=device)
+
+
+def load_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let subcommands share each model that they load, and that they do not change."""
+    monkeypatch.setattr(
+        shapes, "load_engine", lambda name, *, dtype, device, **_: _loaded(name and str(name), dtype, device)
+    )
 
 
 def write(path: Path, content: Any) -> Path:
