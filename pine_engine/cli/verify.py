@@ -37,17 +37,34 @@ DATA_ORDERS, SELF_TEST_ORDERS = 5, 2
 """Default numbers of orders of an example and of a prompt of the self-test, besides its own."""
 
 
+@dataclasses.dataclass(frozen=True)
+class VerifyOptions:
+    """Options of a comparison of document orders.
+
+    Attributes:
+        limit: Maximum number of examples. Default: all.
+        columns: Columns of the data, FIELD=COLUMN.
+        num_orders: Number of orders of each example, besides its own. Default: 5; 2 of the self-test.
+        methods: Names of methods.
+        max_new_tokens: Number of tokens generated in each order.
+        seed: Seed of the orders.
+        chat_template_kwargs: Arguments of the chat template, as JSON.
+    """
+
+    limit: Limit = None
+    columns: Columns = None
+    num_orders: Annotated[int | None, typer.Option(min=1)] = None
+    methods: Methods = None
+    max_new_tokens: Positive = 16
+    seed: int = 0
+    chat_template_kwargs: TemplateKwargs = None
+
+
 def verify(
     data: Annotated[Path | None, typer.Argument()] = None,
     self_test: bool = False,
     threads: str | None = None,
-    limit: Limit = None,
-    columns: Columns = None,
-    num_orders: Annotated[int | None, typer.Option(min=1)] = None,
-    methods: Methods = None,
-    max_new_tokens: Positive = 16,
-    seed: int = 0,
-    chat_template_kwargs: TemplateKwargs = None,
+    options: VerifyOptions = VerifyOptions(),
     model: ModelOptions = ModelOptions(),
     server: EndpointOptions = EndpointOptions(),
 ) -> CommandResult:
@@ -59,13 +76,7 @@ def verify(
         data: File or folder of examples as in evaluate, or - for JSONL on stdin.
         self_test: Test this machine and model instead. Needs no data.
         threads: With --self-test: numbers of threads to test, separated by commas.
-        limit: Maximum number of examples. Default: all.
-        columns: Columns of the data, FIELD=COLUMN.
-        num_orders: Number of orders of each example, besides its own. Default: 5; 2 of the self-test.
-        methods: Names of methods.
-        max_new_tokens: Number of tokens generated in each order.
-        seed: Seed of the orders.
-        chat_template_kwargs: Arguments of the chat template, as JSON.
+        options: Examples, methods and orders.
         model: Model to test.
         server: Server that computes its answers.
     """
@@ -77,28 +88,29 @@ def verify(
         if server != EndpointOptions():
             raise InputError("--self-test needs a loaded model; leave --endpoint out, or give data")
         thread_counts = None if threads is None else parse_numbers(threads, "--threads")
-        return _self_test(model, thread_counts, num_orders or SELF_TEST_ORDERS, seed)
-    selected = method_names(methods)
+        return _self_test(model, thread_counts, options.num_orders or SELF_TEST_ORDERS, options.seed)
+    selected = method_names(options.methods)
 
     from pine_engine.prompts.examples import read_examples  # imports numpy
 
-    examples = read_examples(data, limit, columns=parse_columns(columns))
-    backend, kwargs = server.open_backend(model, parse_kwargs(chat_template_kwargs))
+    examples = read_examples(data, options.limit, columns=parse_columns(options.columns))
+    backend, kwargs = server.open_backend(model, parse_kwargs(options.chat_template_kwargs))
     names = [method.name for method in backend.select_methods(selected)]
     prompts = [
         (example.id, example.comparison().with_kwargs(kwargs).tokenize(backend)) for example in examples
     ]
     for _, layout in prompts:
-        backend.check_length(layout, max_new_tokens)
+        backend.check_length(layout, options.max_new_tokens)
     orders = [
-        pine.sample_orders(layout.num_documents, num_orders or DATA_ORDERS, seed) for _, layout in prompts
+        pine.sample_orders(layout.num_documents, options.num_orders or DATA_ORDERS, options.seed)
+        for _, layout in prompts
     ]
     received = receive(
         backend,
         prompts,
         names,
         orders=orders,
-        max_new_tokens=max_new_tokens,
+        max_new_tokens=options.max_new_tokens,
         stop_at_eos=backend.misfit("logits") is not None,  # logits behind the end are compared, too
     )
     entries = [

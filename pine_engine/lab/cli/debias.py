@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,27 +26,11 @@ if TYPE_CHECKING:  # these import torch
     from pine_engine.lab.debias.plan import DebiasPlan
 
 
-def debias(
-    files: list[Path],
-    wrapper: Annotated[str, typer.Option()],
-    base: str = "vanilla",
-    labels: str | None = None,
-    columns: Columns = None,
-    majority: bool = False,
-    max_new_tokens: Positive = 64,
-    samples: Positive = 10,
-    seed: int = 0,
-    max_orders: Positive = MAX_ORDERS,
-    chat_template_kwargs: TemplateKwargs = None,
-    model: ModelOptions = ModelOptions(),
-    server: EndpointOptions = EndpointOptions(),
-) -> CommandResult:
-    """Answer questions with a wrapper around a method: permutation, PriDe, calibration or routing.
+@dataclass(frozen=True)
+class DebiasOptions:
+    """Options of a wrapper.
 
-    Args:
-        files: Files as for compare, optionally with "labels". The wrappers pride and calibraeval need several
-            questions.
-        wrapper: Name of the wrapper; `methods` lists all.
+    Attributes:
         base: Method that the wrapper runs.
         labels: Allowed answers, separated by commas. Overrides the labels of the files. Default of the task
             judge: the letters of the answers.
@@ -57,29 +41,56 @@ def debias(
         seed: Seed of the sampled orders, and of the questions from which pride and calibraeval learn.
         max_orders: Maximum number of orders of permutation_full.
         chat_template_kwargs: Arguments of the chat template, as JSON.
+    """
+
+    base: str = "vanilla"
+    labels: str | None = None
+    columns: Columns = None
+    majority: bool = False
+    max_new_tokens: Positive = 64
+    samples: Positive = 10
+    seed: int = 0
+    max_orders: Positive = MAX_ORDERS
+    chat_template_kwargs: TemplateKwargs = None
+
+
+def debias(
+    files: list[Path],
+    wrapper: Annotated[str, typer.Option()],
+    options: DebiasOptions = DebiasOptions(),
+    model: ModelOptions = ModelOptions(),
+    server: EndpointOptions = EndpointOptions(),
+) -> CommandResult:
+    """Answer questions with a wrapper around a method: permutation, PriDe, calibration or routing.
+
+    Args:
+        files: Files as for compare, optionally with "labels". The wrappers pride and calibraeval need several
+            questions.
+        wrapper: Name of the wrapper; `methods` lists all.
+        options: Method, labels and orders of the wrapper.
         model: Model that answers.
         server: Server that computes its answers.
     """
     named = [
         (str(file) if name == str(file) else f"{file}, {name}", request)
         for file in files
-        for name, request in read_requests(file, pine.LabeledRequest, columns=parse_columns(columns))
+        for name, request in read_requests(file, pine.LabeledRequest, columns=parse_columns(options.columns))
     ]
     names, requests = [name for name, _ in named], [request for _, request in named]
-    if labels is not None:
-        update = {"labels": split_names(labels)}
+    if options.labels is not None:
+        update = {"labels": split_names(options.labels)}
         requests = [request.model_copy(update=update) for request in requests]
     plan = pine.plan_debias(
         requests,
         wrapper=wrapper,
-        base=base,
-        majority=majority,
-        max_new_tokens=max_new_tokens,
-        samples=samples,
-        seed=seed,
-        max_orders=max_orders,
+        base=options.base,
+        majority=options.majority,
+        max_new_tokens=options.max_new_tokens,
+        samples=options.samples,
+        seed=options.seed,
+        max_orders=options.max_orders,
     )
-    backend, kwargs = server.open_backend(model, parse_kwargs(chat_template_kwargs))
+    backend, kwargs = server.open_backend(model, parse_kwargs(options.chat_template_kwargs))
     plan = replace(plan, requests=tuple(request.with_kwargs(kwargs) for request in plan.requests))
     received, results = _receive(backend, plan, names)
     result = _debias_result(output.report_header(backend), plan, names, results)
