@@ -14,6 +14,8 @@ class PineError(Exception):
         field: Parameter, field or object that has the wrong value, if the error names one.
     """
 
+    is_rejection = True  # False if a valid request has failed
+
     def __init__(self, message: str = "", *, field: str | None = None) -> None:
         super().__init__(message)
         self.field = field
@@ -48,6 +50,8 @@ class ModelError(PineError):
 
 class EndpointError(PineError):
     """A server cannot be reached, refuses a request, or does not answer as the OpenAI API does."""
+
+    is_rejection = False
 
 
 class WriteError(PineError):

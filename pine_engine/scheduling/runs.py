@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Protocol
 
-from pine_engine.errors import Cancelled, EndpointError, PineError
+from pine_engine.errors import Cancelled, PineError
 from pine_engine.scheduling.job import Job, PreparedJob
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.run_state import End, RunState, StopFlag
@@ -192,12 +192,9 @@ class Runs:
         except (GeneratorExit, Cancelled):  # the client has disconnected
             end = End("disconnected")
             raise
-        except PineError as error:
-            is_failure = isinstance(error, EndpointError)
-            end = End("failed", error="EndpointError") if is_failure else End("rejected")
-            raise
         except Exception as error:
-            end = End("failed", error=type(error).__name__)
+            is_rejected = isinstance(error, PineError) and error.is_rejection
+            end = End("rejected") if is_rejected else End("failed", error=type(error).__name__)
             raise
         finally:
             run.end = end = run.end or end
