@@ -110,14 +110,14 @@ def test_choices_have_the_log_probabilities_of_the_model(
     rows.append({**rows[0], "id": "q1", "choices": [first, last]})
     data = write_rows(tmp_path / "choices.jsonl", rows)
     options = "--methods vanilla --metrics logprob --json"
-    evaluate(on_model, data, tmp_path / "model", options)
+    complete = evaluate(on_model, data, tmp_path / "model", options)
     outcome = evaluate(on_endpoint, data, tmp_path / "endpoint", options)
     expected, found = (read_records(tmp_path / name) for name in ("model", "endpoint"))
     assert found[0].choice_logprobs == pytest.approx(expected[0].choice_logprobs, abs=1e-4)
     assert found[0].answer_logprob == pytest.approx(expected[0].answer_logprob, abs=1e-4)
     assert (found[0].choice_score, found[0].text) == (0.0, None)
     assert found[1].choice_logprobs is None and found[1].answer_logprob is None
-    assert "1 of 2" in outcome.stderr
+    assert "1 of 2 records" in outcome.stderr and "no log-probabilities" not in complete.stderr
 
 
 def test_task_without_chat_template_equals_the_model(

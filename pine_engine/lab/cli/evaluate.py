@@ -47,8 +47,7 @@ LOGPROBS_OF_THINKING = (
     "log-probabilities are those directly after the prompt, before the model thinks: turn thinking off with "
     "--chat-template-kwargs, or give --metrics generate"
 )
-STOPPING = "stopping after this layer; press Ctrl-C again to stop at once"
-STOPPING_REQUESTS = "stopping the requests"
+STOPPING = "stopping; press Ctrl-C again to stop at once"
 NO_LOCKS = "is on a file system without locks; start no second run in it while this one writes"
 BEAT_S = 0.5  # seconds after which Ctrl-C takes effect while nothing is reported
 
@@ -343,7 +342,6 @@ def measure(run: Run) -> End:
         end = End(f"{reason}; run the same command again to resume", status)
         if not is_stopped:
             output.stderr.quiet = False  # only this process has the reason
-        if isinstance(error, EndpointError):
             run_files.discard_empty_run(run.plan.folder)
     return dataclasses.replace(end, seconds=time.perf_counter() - began)
 
@@ -353,9 +351,8 @@ def _measure_missing(run: Run, backend: "Backend") -> None:
     from pine_engine.lab.evaluation.measure import BEAT, stream_evaluation  # imports torch
 
     plan, info = run.plan, run.info
-    stopping = STOPPING_REQUESTS if info.is_on_endpoint else STOPPING
     with (
-        shards.stop_on_signals(lambda: output.print_note(stopping)) as stopped,
+        shards.stop_on_signals(lambda: output.print_note(STOPPING)) as stopped,
         run_files.write_records(plan.folder, plan.part.index) as append,
     ):
         found = run_files.read_records(plan.folder)

@@ -18,6 +18,7 @@ from pine_engine.lab.evaluation.report.tables import estimated, metric_rows
 from pine_engine.lab.evaluation.report.task_tables import main_results
 from pine_engine.lab.evaluation.settings import RunInfo
 from pine_engine.lab.evaluation.task_estimates import method_rows, nested
+from pine_engine.methods.table import METHODS
 
 
 def summarize_records(
@@ -71,11 +72,15 @@ def _notes_on_records(info: RunInfo, records: Sequence[Record]) -> Iterator[str]
     yield from count_repeats(records).notes()
     if not info.is_greedy:
         yield NOT_GREEDY
-    if info.is_on_endpoint and info.logprobs:
-        num_scored = sum(record.choice_logprobs is not None for record in records)
-        scored = f"records with the log-probabilities of all choices: {num_scored} of {len(records)}"
-        reason = "; in the others, a choice is none of the likely first tokens"
-        yield scored + reason * (num_scored < len(records))
+    unscored = [
+        record
+        for record in records
+        if record.method in METHODS and record.answers and not record.error
+        if record.answer_logprob is None and record.choice_logprobs is None
+    ]
+    if info.logprobs and unscored:
+        reason = "a choice is none of the likely first tokens of the server"
+        yield f"{len(unscored)} of {len(records)} records have no log-probabilities: {reason}"
 
 
 def _notes_on_tasks(tasks: Sequence[Grid]) -> Iterator[str]:

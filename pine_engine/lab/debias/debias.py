@@ -4,7 +4,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 
@@ -90,9 +90,8 @@ def debias_each(
     if isinstance(backend, Endpoint):
         yield from request_answers(backend, plan)
         return
-    assert isinstance(backend, Engine)
     index = 0
-    with closing(_compute(backend, plan)) as events:
+    with closing(_compute(cast(Engine, backend), plan)) as events:
         for event in events:
             yield index, event
             index += isinstance(event, DebiasResult)

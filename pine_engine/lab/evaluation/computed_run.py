@@ -57,13 +57,8 @@ class HeldStates:
         return replace(row, cache=row.cache.copy()), logits
 
 
-class ComputedRun(ExampleRun):
+class ComputedRun(ExampleRun[Engine]):
     """Run of one example by a loaded model."""
-
-    @property
-    def _engine(self) -> Engine:
-        assert isinstance(self._backend, Engine)
-        return self._backend
 
     def compute(self) -> Coroutine[None]:
         """Report the records of the example, and the events of its runs."""
@@ -78,15 +73,17 @@ class ComputedRun(ExampleRun):
         """Compute everything that the results need, and emit the finished ones after each part."""
         prefills, generations = distinct_parts(results)
         reserved_tokens = max(map(self._reserved_tokens, results), default=0)
-        shared = SharedPrefill(self._engine, prefills, reserved_tokens=reserved_tokens, control=self._control)
+        shared = SharedPrefill(
+            self._backend, prefills, reserved_tokens=reserved_tokens, control=self._control
+        )
         held = HeldStates(generations)
         for prefill in prefills:
             if not held.is_continued(prefill):
-                yield pending_prefill(self._engine, prefill.layout.num_tokens)
+                yield pending_prefill(self._backend, prefill.layout.num_tokens)
                 self._prefill(shared, prefill)
                 self.emit_finished()
         for item in decode_in_steps(
-            self._engine,
+            self._backend,
             self._prompts(shared, held, generations),
             max_new_tokens=self._max_new_tokens,
             batch_size=BATCH_SIZE,
@@ -106,7 +103,7 @@ class ComputedRun(ExampleRun):
         for index, generation in enumerate(generations):
             for prefill in generation.prefills:
                 if prefill not in held:
-                    yield pending_prefill(self._engine, prefill.layout.num_tokens)
+                    yield pending_prefill(self._backend, prefill.layout.num_tokens)
                     held.hold(prefill, self._prefill(shared, prefill))
             yield _begin_answer(index, generation, held)
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from functools import cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pine_engine.backend import Backend
 from pine_engine.errors import PineError
@@ -17,15 +17,16 @@ from pine_engine.prompts.examples import Example
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.worker import RunControl
 
+Model = TypeVar("Model", bound=Backend)
 Learned = Correction | None  # None for an example from which a wrapper learns
 
 
-class ExampleRun:
+class ExampleRun(Generic[Model]):
     """Evaluation of one example: what has to be computed, and its records."""
 
     def __init__(
         self,
-        backend: Backend,
+        backend: Model,
         example: Example,
         settings: Settings,
         done: set[Key],

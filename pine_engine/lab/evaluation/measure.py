@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterable, Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 
@@ -53,8 +53,8 @@ def stream_evaluation(
     if isinstance(backend, Endpoint):
         requests = partial(run_requests, backend, examples, settings, found=found)
         return stream_in_thread(requests, beat=beat)
-    assert isinstance(backend, Engine)
-    run = partial(run_evaluation, backend, examples, settings, found=found, dataset=dataset)
+    engine = cast(Engine, backend)
+    run = partial(run_evaluation, engine, examples, settings, found=found, dataset=dataset)
     return stream_shared(run, beat=beat)
 
 

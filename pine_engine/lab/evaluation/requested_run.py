@@ -36,7 +36,7 @@ def run_requests(
     if settings.keys(examples).keys() - {record.key for record in found}:
         planned = list(planned_requests(endpoint, examples, settings, found=found))
         control.report(RequestsPlanned(len(planned), describe_requests(planned)))
-    sent: dict[TextRequest, tuple[ExampleRun, Part]] = {}
+    sent: dict[TextRequest, tuple[ExampleRun[Endpoint], Part]] = {}
     requests = _remembered(_planned(endpoint, examples, settings, control, found), sent)
     with closing(endpoint.send(requests, control.check)) as pairs:
         for request, reply in pairs:
@@ -46,8 +46,8 @@ def run_requests(
 
 
 def _remembered(
-    planned: Iterable[tuple[ExampleRun, dict[TextRequest, Part]]],
-    sent: dict[TextRequest, tuple[ExampleRun, Part]],
+    planned: Iterable[tuple[ExampleRun[Endpoint], dict[TextRequest, Part]]],
+    sent: dict[TextRequest, tuple[ExampleRun[Endpoint], Part]],
 ) -> Iterator[TextRequest]:
     """Yield the requests when they can be sent, and enter their runs and parts into `sent`."""
     for run, parts in planned:
@@ -70,7 +70,7 @@ def _planned(
     settings: Settings,
     control: RunControl,
     found: Iterable[Record],
-) -> Iterator[tuple[ExampleRun, dict[TextRequest, Part]]]:
+) -> Iterator[tuple[ExampleRun[Endpoint], dict[TextRequest, Part]]]:
     """Yield the run of each example with its requests, after reporting the records of what cannot be sent."""
     found = list(found)
     done = {record.key for record in found}

@@ -101,8 +101,9 @@ def open_run(folder: Path, info: RunInfo) -> RunInfo:
 def discard_empty_run(folder: Path) -> None:
     """Delete the files of a run without records, such as one with a wrong address, to free its folder."""
     if not any(path.stat().st_size for path in record_files(folder)):
-        for path in (folder / RUN_FILE, *record_files(folder)):
-            path.unlink(missing_ok=True)
+        with suppress(OSError):  # of a folder that cannot be written
+            for path in (folder / RUN_FILE, *record_files(folder)):
+                path.unlink(missing_ok=True)
 
 
 def read_run(folder: Path) -> RunInfo:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from pine_engine.endpoint import ENDPOINT, is_greedy
+from pine_engine.endpoint import is_greedy
 from pine_engine.errors import InputError
 from pine_engine.invariance.platform_facts import Platform, platform_of
 from pine_engine.lab.debias.measured import MeasuredMethod, measured_methods
 from pine_engine.lab.debias.wrappers import check_wrapper
 from pine_engine.lab.evaluation.document_orders import AS_IS, check_orders, names_of
 from pine_engine.lab.evaluation.record import Key, rename_keys
+from pine_engine.lab.evaluation.run_model import RunModel, model_of
 from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.examples import Example, check_some
 from pine_engine.prompts.orders import num_orders
@@ -148,9 +149,9 @@ class RunInfo(Settings):
     platform: Platform
 
     @property
-    def is_on_endpoint(self) -> bool:
-        """True if a server computed the answers; its address is that of the model."""
-        return self.platform.device == ENDPOINT
+    def model(self) -> RunModel:
+        """Model of the run."""
+        return model_of(self.platform, self.address, self.extra_body)
 
     @property
     def is_greedy(self) -> bool:
@@ -168,7 +169,7 @@ class RunInfo(Settings):
         return {
             "model": platform.model,
             "revision": platform.revision or "unknown",
-            "endpoint": self.address if self.is_on_endpoint else "none",
+            "endpoint": self.model.options.get("endpoint", "none"),
             "extra-body": json.dumps(self.extra_body),
             "dtype": platform.dtype,
             "device": platform.device.partition(":")[0],

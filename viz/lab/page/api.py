@@ -65,7 +65,7 @@ def measure(host: Host, request: MeasureArguments) -> dict[str, Any]:
         methods=chosen,
         orders=tuple(request.orders or USUAL_ORDERS),
         generate=True,
-        logprobs=not host.settings.endpoint or bool(data.task.model),
+        logprobs=None,
         max_new_tokens=request.max_new_tokens,
         chat_template_kwargs=dump_kwargs(request.chat_template_kwargs),
     )
@@ -90,8 +90,8 @@ def measured(view: MeasureView) -> dict[str, Any] | None:
     if not view.records:
         return None
     platform, records = view.info.platform, list(view.records)
-    repeated = {"repeated": count_repeats(records)} if view.info.is_on_endpoint else {}
-    summary = nested(estimate_tasks(records))
+    repeats, summary = count_repeats(records), nested(estimate_tasks(records))
+    repeated = {"repeated": repeats} if repeats.requests else {}
     result = {"model": platform.model, "dtype": platform.dtype, "summary": summary, "records": records}
     report: dict[str, Any] = to_jsonable_python(result | repeated)
     return report

@@ -34,9 +34,8 @@ class MeasureView:
 
     @property
     def done(self) -> Work:
-        """Return the work so far; the times of a server say nothing about a later one."""
-        work = work_of(self.records)
-        return replace(work, prefill_s=0, decode_s=0) if self.info.is_on_endpoint else work
+        """Return the work so far, with the times that predict those of later work."""
+        return self.info.model.predictive(work_of(self.records))
 
     @property
     def progress(self) -> tuple[int, int]:

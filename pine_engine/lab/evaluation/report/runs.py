@@ -1,6 +1,5 @@
 """Runs of a report: settings, estimates, a short name of each run, and the command that repeats it."""
 
-import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,9 +65,7 @@ def settings_of(run: MeasuredRun) -> dict[str, str]:
         "model": platform.model,
         "revision": platform.revision or NONE,
         "dtype": platform.dtype,
-        "device": info.address
-        if info.is_on_endpoint
-        else f"{platform.device}, {platform.hardware}, threads: {platform.threads}",
+        "device": info.model.place,
         "data": info.data,
         "SHA-256 of the data": info.data_sha256,
         "rows": "the first" if info.sample is None else f"drawn with seed {info.sample}",
@@ -106,12 +103,8 @@ def repeat_command(run: MeasuredRun) -> str:
         "metrics": ",".join(metrics),
         "max-new-tokens": info.max_new_tokens,
         "verdict": None if info.verdict == "last" else info.verdict,
+        **info.model.options,
     }
-    if info.is_on_endpoint:
-        extra_body = json.dumps(info.extra_body) if info.extra_body else None
-        options |= {"endpoint": info.address, "model": info.platform.model, "extra-body": extra_body}
-    else:
-        options |= {"model": info.address, "dtype": info.platform.dtype, "device": info.platform.device}
     words = ["python", "-m", "pine_engine", "evaluate", info.data]
     for name, value in options.items():
         words += [] if value is None else [f"--{name}", str(value)]
