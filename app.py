@@ -127,6 +127,22 @@ def engine_source(name: str | None, dtype: str, device: str) -> EngineSource:
     return source
 
 
+def host_source(settings: HostSettings) -> tuple[EngineSource, Sequence[str] | None]:
+    """Return the source of the model of the host, and the models that visitors may select; None for any.
+
+    Exit with status 2 for an endpoint on ZeroGPU.
+    """
+    if not (settings.endpoint and settings.model):
+        # On ZeroGPU a model can only be used if it was there before the page was launched.
+        allowed = () if zerogpu.IS_ZEROGPU else settings.selectable_models
+        return engine_source(settings.model, settings.dtype, settings.device), allowed
+    if zerogpu.IS_ZEROGPU:
+        message = "PINE_ENDPOINT does not run on ZeroGPU: an endpoint needs no GPU. Remove it, or select CPU."
+        print(message, file=sys.stderr)
+        sys.exit(2)
+    return endpoint_source(settings.endpoint, settings.model, settings.extra_body), ()
+
+
 def endpoint_source(url: str, model: str, extra_body: str = "") -> EngineSource:
     """Return an engine source of a model behind an address, which visitors do not see.
 
@@ -219,30 +235,21 @@ def main() -> None:
         # There is no GPU at startup from which to select a dtype.
         os.environ.setdefault("PINE_DTYPE", "float32")
     settings = read_settings(sys.argv[1:])
-    if settings.endpoint and zerogpu.IS_ZEROGPU:
-        message = "PINE_ENDPOINT does not run on ZeroGPU: an endpoint needs no GPU. Remove it, or select CPU."
-        print(message, file=sys.stderr)
-        sys.exit(2)
+    source, allowed = host_source(settings)
     with process_temp_dir(Path(os.environ.get("GRADIO_TEMP_DIR") or tempfile.gettempdir())) as folder:
         write_all_into(folder)
-        serve(settings)
+        serve(settings, source, allowed)
     end_process()
 
 
-def serve(settings: HostSettings) -> None:
-    """Serve the page until SIGTERM or SIGINT."""
-    if settings.endpoint and settings.model:
-        source = endpoint_source(settings.endpoint, settings.model, settings.extra_body)
-    else:
-        source = engine_source(settings.model, settings.dtype, settings.device)
+def serve(settings: HostSettings, source: EngineSource, allowed: Sequence[str] | None) -> None:
+    """Serve the page until SIGTERM or SIGINT. source, allowed: see `host_source`."""
     own = own_sources(settings.device)
     if zerogpu.IS_ZEROGPU:
         # ZeroGPU replaces CUDA in this thread only, and transformers would load weights in others.
         os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
         for each in (source, *own.values()):
             zerogpu.place(each.load_here())
-    # On ZeroGPU a model can only be used if it was there before the page was launched.
-    allowed = () if zerogpu.IS_ZEROGPU else settings.selectable_models
     sources = all_sources(source, own, settings, allowed=allowed)
     page = build_page(sources, settings)
     log_to_stderr()

@@ -19,6 +19,7 @@ from pine_engine.methods.table import Method, Output, Requirement
 from pine_engine.prompts.chat_templates import ChatTemplateKwargs
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.prompts.prompt import Prompt
+from pine_engine.scheduling.work import Work
 
 if TYPE_CHECKING:  # these import torch
     from pine_engine.engine.order_results import OrderResult
@@ -75,7 +76,7 @@ class Backend(Protocol):
 
     @property
     def ids_per_token(self) -> int:
-        """Number of ids of a layout per token of the model, more than 1 for an estimate."""
+        """Number of ids of a layout per token of the model; an average if only a server has the tokenizer."""
 
     @property
     def meets(self) -> Requirement:
@@ -120,6 +121,9 @@ class Backend(Protocol):
         return_logits: bool = False,
     ) -> float:
         """Return the memory that a run takes here at once, in bytes."""
+
+    def describe_prompts(self, work: Work) -> str:
+        """Return the number of prompts of planned work, and of their tokens, in words."""
 
     def generate(
         self, prompt: Prompt | TokenLayout, **options: Unpack["RunOptions"]

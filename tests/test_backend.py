@@ -13,6 +13,7 @@ from pine_engine.endpoint.client import Endpoint
 from pine_engine.engine.events import GenerationFinished, RunFinished
 from pine_engine.engine.order_results import OrderResult, summarize_orders
 from pine_engine.prompts.layout import TokenLayout
+from pine_engine.scheduling.work import Work
 from tests.support.api_server import running_server
 
 FITTING = ("vanilla", "reorder_content")
@@ -107,3 +108,8 @@ def test_conditions_name_model_and_sent_fields(backend: Backend) -> None:
     assert backend.model_name in backend.conditions
     if backend.ids_per_token > 1:
         assert '{"n": 1}' in backend.conditions
+
+
+def test_planned_prompts_are_described_with_their_tokens(backend: Backend) -> None:
+    assert "2 " in (described := backend.describe_prompts(Work(2, 3000))) and "3,000 tokens" in described
+    assert ("about" in described) == (backend.ids_per_token > 1)

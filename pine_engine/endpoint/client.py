@@ -29,6 +29,7 @@ from pine_engine.optional_packages import import_extra
 from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.layout import TokenLayout, tokenize, tokenize_text
 from pine_engine.prompts.prompt import Prompt
+from pine_engine.scheduling.work import Work
 
 if TYPE_CHECKING:
     import openai
@@ -166,6 +167,11 @@ class Endpoint:
     ) -> float:
         """Return the memory that a run takes here, in bytes: that of its texts."""
         return num_orders * layout.num_tokens
+
+    @staticmethod
+    def describe_prompts(work: Work) -> str:
+        """Return the number of requests, and of their tokens, which are estimated, in words."""
+        return work.describe_prompts("request", "about ")
 
     @staticmethod
     def misfit(need: Method | Output) -> str | None:

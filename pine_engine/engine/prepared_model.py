@@ -37,6 +37,7 @@ from pine_engine.prompts.layout import TOKEN_IDS, TokenLayout, check_vocabulary,
 from pine_engine.prompts.prompt import PROMPT_HINT, Prompt
 from pine_engine.prompts.thinking import SplitAnswer, find_markers, split_thinking
 from pine_engine.prompts.token_bytes import token_bytes
+from pine_engine.scheduling.work import Work
 from pine_engine.scheduling.worker import compute_on
 
 if TYPE_CHECKING:
@@ -299,6 +300,10 @@ class PreparedModel:
                 itemsize = max(itemsize, 4)
             total += num_tokens * num_values * itemsize + 4 * num_logits
         return min(num_orders * total, max(total, BYTES_AT_ONCE) + total)
+
+    def describe_prompts(self, work: Work) -> str:
+        """Return the number of prompts, and of their tokens, in words."""
+        return work.describe_prompts()
 
     @property
     def vocab_size(self) -> int:

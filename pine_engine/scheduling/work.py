@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import ceil
 from operator import add
@@ -24,6 +25,11 @@ class Work:
     def __add__(self, other: "Work") -> "Work":
         total = Work(*map(add, vars(self).values(), vars(other).values()))
         return replace(total, bytes_at_once=max(self.bytes_at_once, other.bytes_at_once))
+
+    def describe_prompts(self, noun: str = "prompt", about: str = "") -> str:
+        """Return the number of prompts and of their tokens in words."""
+        nouns = f"{noun}{'s' if self.prompts != 1 else ''}"
+        return f"{self.prompts:,} {nouns}, {about}{self.prompt_tokens:,} tokens"
 
     def times(self, factor: float) -> "Work":
         """Multiply the work by a factor, rounded to whole tokens."""
@@ -70,7 +76,9 @@ class Speed:
         prefill_s = work.prompt_tokens * total.prefill_s / max(1, total.prompt_tokens)
         return prefill_s + work.new_tokens * total.decode_s / max(1, total.new_tokens)
 
-    def estimate(self, work: Work, label: str = "", *, is_estimate: bool = False) -> str:
+    def estimate(
+        self, work: Work, label: str = "", describe_prompts: Callable[[Work], str] = Work.describe_prompts
+    ) -> str:
         """Describe the estimated time of planned work, or its amount before the first run; "" for no work.
 
         With decoding, the time is an upper bound, because answers may end early.
@@ -78,7 +86,7 @@ class Speed:
         Args:
             work: Planned work.
             label: Name of the work.
-            is_estimate: True for requests to a server, whose number of tokens is estimated.
+            describe_prompts: `Backend.describe_prompts`.
         """
         if not work.prompts:
             return ""
@@ -86,9 +94,7 @@ class Speed:
         if seconds is not None:
             time = f"{'up to ' if work.new_tokens else ''}{format_seconds(seconds)}"
             return f"{label or 'Estimated time'}: {time}."
-        noun, about = ("request", "about ") if is_estimate else ("prompt", "")
-        prompts = f"{work.prompts:,} {noun}{'s' if work.prompts != 1 else ''}, "
-        prompts += f"{about}{work.prompt_tokens:,} tokens"
+        prompts = describe_prompts(work)
         amount = f"{prompts}; up to {work.new_tokens:,} new tokens" if work.new_tokens else prompts
         return f"{label}: {amount}." if label else f"{amount}."
 

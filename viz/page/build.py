@@ -61,7 +61,12 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
             model = gr.HTML(status_html(sources.main.status), elem_id="model-status", min_width=220)
             toggle = gr.Button(
-                OPEN, visible=not settings.endpoint, size="sm", elem_id="choose-model", scale=0, min_width=130
+                OPEN,
+                visible=sources.is_selectable,
+                size="sm",
+                elem_id="choose-model",
+                scale=0,
+                min_width=130,
             )
             gr.HTML(HEADER_BUTTONS, elem_id="header-buttons", min_width=0)
         ready = gr.State((None, sources.main.status.stage))
@@ -75,7 +80,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                 workspace = Workspace()
                 shuffle_event, resumed, drawn = shuffle_tab(workspace, sources, chosen, settings)
             with gr.Tab(WHY, id=WHY):
-                build_note(settings)
+                notes = [gr.HTML("")]
                 why = build_why()
             with gr.Tab(LAB, id=LAB), gr.Tabs(elem_id="lab-tabs", overflow_behavior="wrap"):
                 with gr.Tab("Internals", id="Internals"):
@@ -83,12 +88,12 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
                     inside = Internals(workspace.finished)
                     bind_internals(inside, sources, chosen)
                 with gr.Tab("Position sweep"):
-                    build_note(settings)
+                    notes.append(gr.HTML(""))
                     sweep = SweepTab()
                 boxes = [workspace.methods]
                 for label, add_tab in find_addition("viz.lab.page", "tabs", dict)().items():
                     with gr.Tab(label):
-                        boxes += add_tab(page, sources, chosen, settings, disk, reader)
+                        boxes += add_tab(page, sources, chosen, ready, settings, disk, reader)
             with gr.Tab(TUTORIAL):
                 tutorial = build_tutorial(workspace.finished)
         gr.HTML(explanations_html())
@@ -113,7 +118,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         )
         _bind_drawings(tabs, [recorded, *runs], Drawings(why, tutorial, inside, workspace.shown))
         for trigger in (page.load, timer.tick, chosen.change):
-            trigger(bind(look, sources), chosen, [model, ready, timer], **STATE_EVENT)
+            trigger(bind(look, sources), chosen, [model, ready, timer, *notes], **STATE_EVENT)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
         results = [workspace.finished, workspace.shown, drawn, inside.attention, inside.left_out]
         page.unload(bind(release_results, page, results))
@@ -123,12 +128,6 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
     if settings.read_only:
         freeze(page)
     return page
-
-
-def build_note(settings: HostSettings) -> None:
-    """Build the note of a tab that shows internals, if the model returns none."""
-    if settings.no_internals:
-        gr.HTML(notice(settings.no_internals, kind="note"))
 
 
 def status_html(status: Status) -> str:
@@ -189,10 +188,14 @@ def open_page_tab(
     return show_open(drawings, run, shown, view)
 
 
-def look(sources: Sources, choice: Choice | None) -> tuple[Any, Any, Any]:
-    """Return the line of the model, the state of its choice, and the timer, which ends with the loading."""
+def look(sources: Sources, choice: Choice | None) -> tuple[Any, ...]:
+    """Return the line of the model, the state of its choice, and the timer, which ends with the loading.
+
+    Then the note of each of two tabs that show internals, if the model returns none.
+    """
     status = sources.status(choice)
-    return status_html(status), (choice, status.stage), gr.Timer(active=status.stage == "loading")
+    note = notice(status.no_internals, kind="note") if status.no_internals else ""
+    return status_html(status), (choice, status.stage), gr.Timer(active=status.stage == "loading"), note, note
 
 
 def _open_stream() -> None:

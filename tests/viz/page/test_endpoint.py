@@ -13,7 +13,7 @@ import pytest
 
 import app
 from pine_engine import METHODS, Engine, InputError
-from pine_engine.endpoint import client as client_module
+from pine_engine.endpoint import NO_INTERNALS, client as client_module
 from pine_engine.endpoint.client import Endpoint
 from pine_engine.endpoint.replies import Reply
 from pine_engine.endpoint.requests import TextRequest
@@ -27,18 +27,22 @@ from viz.cards.shuffle import shuffle_answer, verdict_sentence
 from viz.figures.shuffle import plot_shuffle
 from viz.lab.page.api import measured
 from viz.lab.page.data_sets import read_built_in
+from viz.lab.page.evaluate import fit_metrics
 from viz.lab.page.evaluate_job import MeasureRequest, prepare_measure
 from viz.page.answers.answering import prepare_answers, shown_html
 from viz.page.answers.order_table import order_table_json
 from viz.page.answers.run import Run
 from viz.page.answers.shown import Shown
+from viz.page.api.calls import prepare_traces
 from viz.page.api.reports import compared, shuffled
 from viz.page.api.results import RESULTS
+from viz.page.build import look
 from viz.page.bundle import bundle
-from viz.page.common.host_settings import DEFAULTS, read_settings
+from viz.page.common.host_settings import DEFAULTS, HostSettings, read_settings
 from viz.page.form.fitting import show_misfits
 from viz.page.form.form import count_tokens, form_request
 from viz.page.form.options import DEFAULT_METHODS
+from viz.page.internals.left_out_job import prepare_answers_left_out
 from viz.page.jobs import zerogpu
 from viz.page.jobs.loader import EngineSource
 from viz.page.position_sweep_job import prepare_sweep
@@ -159,6 +163,25 @@ def test_methods_that_need_more_are_disabled_and_refused(endpoint: Endpoint) -> 
             prepare_answers(endpoint, replace(FORM, methods=("vanilla", name)))
     with pytest.raises(InputError, match="internals"):
         next(views_of(prepare_sweep, endpoint, FORM, document=0, answer=""))
+    for prepare in (prepare_traces, prepare_answers_left_out):
+        with pytest.raises(InputError, match="internals"):
+            prepare(endpoint, FORM, DEFAULTS)  # type: ignore[arg-type]
+
+
+def test_missing_internals_are_stated_once_the_model_is_known(endpoint: Endpoint, engine: Engine) -> None:
+    for backend, reason in ((endpoint, NO_INTERNALS), (engine, "")):
+        sources = app.all_sources(source_of(lambda backend=backend: backend), None, DEFAULTS)
+        *_, why, sweep = look(sources, None)
+        assert why == sweep and (reason in why if reason else why == "")
+        assert fit_metrics(sources, None) == (["generate"] if reason else gr.skip())
+
+
+def test_model_of_an_endpoint_is_fixed() -> None:
+    settings = HostSettings(endpoint="http://h/v1", model="m")
+    source, allowed = app.host_source(settings)
+    assert not app.all_sources(source, None, settings, allowed=allowed).is_selectable
+    source, allowed = app.host_source(DEFAULTS)
+    assert app.all_sources(source, None, DEFAULTS, allowed=allowed).is_selectable
 
 
 def test_lengths_are_estimated_in_tokens(endpoint: Endpoint) -> None:

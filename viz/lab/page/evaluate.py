@@ -12,8 +12,9 @@ from typing import Any
 
 import gradio as gr
 
-from pine_engine.errors import Cancelled, InputError
+from pine_engine.errors import Cancelled, InputError, PineError
 from pine_engine.methods.table import METHODS
+from pine_engine.prompts.tasks import USUAL_TASK
 from pine_engine.scheduling.job import Job
 from viz.cards.tutorial import term
 from viz.drawing.markup import empty_panel, render
@@ -94,13 +95,12 @@ class RedrawBudget:
 
 
 class RequestWidgets:
-    """Widgets of a request, for the first built-in dataset and the usual metrics.
+    """Widgets of a request, for the first built-in dataset and all metrics.
 
     `inputs` are those of `read_request`, in order.
     """
 
     def __init__(self, settings: HostSettings) -> None:
-        usual = WHAT[:1] if settings.endpoint else WHAT
         own = [] if settings.read_only else [("My own dataset", data_sets.OWN)]
         sets = data_sets.built_in_choices()
         first = data_sets.read_built_in(sets[0][1])
@@ -161,7 +161,7 @@ class RequestWidgets:
         with gr.Row(elem_classes="page-row"):
             self.what = gr.CheckboxGroup(
                 WHAT,
-                value=[name for _, name in usual],
+                value=[name for _, name in WHAT],
                 label="Metrics",
                 elem_id="measure-what",
                 scale=3,
@@ -216,13 +216,14 @@ def add_tab(
     page: gr.Blocks,
     sources: Sources,
     chosen: gr.State,
+    ready: gr.State,
     settings: HostSettings,
     disk: Disk,
     reader: FileReader,
 ) -> list[gr.CheckboxGroup]:
     """Build the tab that is open, connect its events, and return its boxes of methods."""
     tab = EvaluateTab(settings)
-    bind_evaluation(tab, page, sources, chosen, settings, disk, reader)
+    bind_evaluation(tab, page, sources, chosen, ready, settings, disk, reader)
     return [tab.request.methods]
 
 
@@ -231,6 +232,7 @@ def bind_evaluation(
     page: gr.Blocks,
     sources: Sources,
     chosen: gr.State,
+    ready: gr.State,
     settings: HostSettings,
     disk: Disk,
     reader: FileReader,
@@ -245,6 +247,8 @@ def bind_evaluation(
     table = [request.columns, request.file]
     uploaded = request.upload.upload(read, request.upload, [*read_data, *table], **STATE_EVENT)
     renamed = request.columns.input(bind(read_rows, request, reader), table, read_data, **STATE_EVENT)
+    triggers = [page.load, ready.change]
+    gr.on(triggers, bind(fit_metrics, sources), chosen, request.what, **PRIVATE_EVENT)
     planned = bind(announce, tab, sources, settings)
     announced = [chosen, *request.inputs], [bar.status, bar.estimate, request.meaning]
     changing = [widget for widget in request.inputs if widget not in chosen_data]
@@ -253,6 +257,15 @@ def bind_evaluation(
         event.then(planned, *announced, **PRIVATE_EVENT)
     begin = partial(begin_evaluation, tab, settings, disk)
     bind_job(bar, begin, [tab.folder, *request.inputs], tab.outputs, sources, chosen)
+
+
+def fit_metrics(sources: Sources, choice: Choice | None) -> Any:
+    """Return the usual metrics of a model without log-probabilities of given texts."""
+    try:
+        engine = sources.now(USUAL_TASK, choice)
+    except PineError:  # which the line of the model shows
+        engine = None
+    return ["generate"] if engine and engine.misfit("logprobs") else gr.skip()
 
 
 def fit(request: RequestWidgets, data: data_sets.DataSet) -> Updates:
@@ -340,7 +353,7 @@ def announce(
         if engine is not None:
             work = prepare_measure(engine, request, settings).work
             speed = sources.runs.speed(engine.model_name)
-            estimate = speed.estimate(work, is_estimate=engine.ids_per_token > 1)
+            estimate = speed.estimate(work, "", engine.describe_prompts)
     except Exception as error:
         return {bar.status: notice(explain(error), kind="error"), bar.estimate: ""}
     return {

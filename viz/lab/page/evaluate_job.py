@@ -32,14 +32,17 @@ SAMPLED = 4  # number of examples whose tokens are counted for an estimate
 
 @dataclass(frozen=True)
 class MeasureRequest:
-    """Request of an evaluation. limit: number of examples, from the first."""
+    """Request of an evaluation.
+
+    limit: number of examples, from the first. logprobs: None for log-probabilities if the model returns them.
+    """
 
     rows: DataSet
     limit: int
     methods: tuple[str, ...]
     orders: tuple[str, ...]
     generate: bool
-    logprobs: bool
+    logprobs: bool | None
     max_new_tokens: int
     chat_template_kwargs: str = ""  # arguments of the chat template as JSON
 
@@ -94,10 +97,7 @@ def prepare_measure(
     from pine_engine.lab.evaluation.computed_run import caches_at_once  # these import torch
     from pine_engine.lab.evaluation.example_plan import ExamplePlan, distinct_parts
 
-    settings = request.settings(host)
-    check_outputs(backend, settings, request.examples)
-    backend, kwargs = backend.bind_template_kwargs(settings.chat_template_kwargs)
-    settings = settings.model_copy(update={KWARGS: kwargs})
+    backend, settings = _bound(backend, request, host)
     sample = request.examples[:SAMPLED]
     work = Work()
     for example in sample:
@@ -114,6 +114,16 @@ def prepare_measure(
     return PreparedJob(work, partial(measure_rows, request=request, host=host))
 
 
+def _bound(backend: "Backend", request: MeasureRequest, host: HostSettings) -> "tuple[Backend, Settings]":
+    """Return the backend with the arguments of its chat template, and the settings on it."""
+    if request.logprobs is None:
+        request = replace(request, logprobs=backend.misfit("logprobs") is None)
+    settings = request.settings(host)
+    check_outputs(backend, settings, request.examples)
+    backend, kwargs = backend.bind_template_kwargs(settings.chat_template_kwargs)
+    return backend, settings.model_copy(update={KWARGS: kwargs})
+
+
 def measure_rows(
     backend: "Backend", request: MeasureRequest, host: HostSettings = DEFAULTS
 ) -> Generator[MeasureView, None, None]:
@@ -123,9 +133,7 @@ def measure_rows(
     """
     from pine_engine.lab.evaluation.measure import BEAT, stream_evaluation  # imports torch
 
-    settings = request.settings(host)
-    backend, kwargs = backend.bind_template_kwargs(settings.chat_template_kwargs)
-    settings = settings.model_copy(update={KWARGS: kwargs})
+    backend, settings = _bound(backend, request, host)
     if host.max_prompt_tokens is not None:  # without a limit the engine makes too long rows records
         for example in request.examples:
             num_tokens = example.comparison().tokenize(backend).num_tokens // backend.ids_per_token

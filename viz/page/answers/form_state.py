@@ -66,7 +66,7 @@ class FormState:
         if self.count is None or self.engine is None:
             return {}
         speed = self.sources.runs.speed(self.engine.model_name)
-        sentence = speed.estimate(work, label, is_estimate=self.engine.ids_per_token > 1)
+        sentence = speed.estimate(work, label, self.engine.describe_prompts)
         return {bar.estimate: notice(sentence, kind="count")}
 
 

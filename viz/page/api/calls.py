@@ -6,16 +6,18 @@ Their docstrings, with those of their arguments, are shown under *Use via API* a
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import gradio as gr
 from gradio.events import api
 from pydantic import BaseModel
 
 from pine_engine.additions import find_addition
+from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import USUAL_TASK
-from pine_engine.scheduling.job import Job
+from pine_engine.scheduling.job import Job, PreparedJob
 from viz.page.answers.answering import prepare_answers
+from viz.page.answers.shown import Shown
 from viz.page.api.arguments import (
     Host,
     LeftOutQuestion,
@@ -26,10 +28,15 @@ from viz.page.api.arguments import (
 from viz.page.api.functions import api_function
 from viz.page.api.reports import compared, left_out, shuffled, traced
 from viz.page.common.failures import explain
+from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import MODEL_EVENT
+from viz.page.form.form import Form
 from viz.page.internals.left_out_job import prepare_answers_left_out
 from viz.page.jobs.sources import Sources
 from viz.page.shuffle_job import prepare_shuffle
+
+if TYPE_CHECKING:  # imports torch
+    from pine_engine.backend import Backend
 
 PROGRESS_S = 1.0  # seconds between two messages of progress to a client
 
@@ -74,10 +81,9 @@ def trace(host: Host, request: TracedQuestion) -> dict[str, Any]:
         methods without ranking) and attention share, over all layers and heads; with arrays, also
         `starts` and `importance` [layer][head][document] and `attention` [layer][head][segment].
     """
-    _check_internals(host)
     form = request.form(host)
     report, run = partial(traced, arrays=request.arrays), {"form": form, "settings": host.settings}
-    return answer_job(host.sources, Job("api trace", form.methods, prepare_answers, run), report)
+    return answer_job(host.sources, Job("api trace", form.methods, prepare_traces, run), report)
 
 
 def leave_one_out(host: Host, request: LeftOutQuestion) -> dict[str, Any]:
@@ -89,17 +95,17 @@ def leave_one_out(host: Host, request: LeftOutQuestion) -> dict[str, Any]:
         For each method its answer, the log-probability of this answer with all documents, and how much
         it falls without each document, in nats.
     """
-    _check_internals(host)
     form = request.form(host)
     run = {"form": form, "settings": host.settings}
     job = Job("api leave one out", form.methods, prepare_answers_left_out, run)
     return answer_job(host.sources, job, left_out)
 
 
-def _check_internals(host: Host) -> None:
-    """Raise gr.Error for a model that returns texts only."""
-    if reason := host.settings.no_internals:
-        raise gr.Error(reason, print_exception=False)
+def prepare_traces(engine: "Backend", form: Form, settings: HostSettings) -> PreparedJob[Shown]:
+    """Plan traced answers. Raises InputError for a model that returns no traces."""
+    if reason := engine.misfit("traces"):
+        raise InputError(reason)
+    return prepare_answers(engine, form, settings)
 
 
 Call = tuple[Callable[[Host, Any], dict[str, Any]], type[BaseModel]]

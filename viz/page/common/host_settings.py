@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
-from pine_engine.endpoint import NO_INTERNALS
 from pine_engine.errors import InputError
 from pine_engine.input_validation import check_api_key, describe
 from pine_engine.models.dtypes import RequestedDtype
+from pine_engine.models.embedded import EMBEDDED_NAME
 from pine_engine.web.addresses import LOCAL_NAMES, LOOPBACK, Network, is_host_name, is_host_pattern
 
 MAX_COUNT = 1_000_000  # upper limit of counts that reserve no memory
@@ -178,15 +178,15 @@ class HostSettings(BaseSettings):
     @field_validator("endpoint")
     @classmethod
     def _check_endpoint(cls, endpoint: str | None, info: ValidationInfo) -> str | None:
-        if endpoint:
-            _check_url_host(endpoint)
-        if endpoint and not info.data.get("model"):
+        if endpoint is None:
+            return None
+        if not info.data.get("model"):
             raise ValueError("Set PINE_MODEL to the name of the model on the server")
-        if endpoint and info.data.get("models"):
+        if info.data.get("models"):
             raise ValueError("Remove PINE_MODELS: visitors use the model of the server")
-        if endpoint and (key := os.environ.get("OPENAI_API_KEY")):
+        if key := os.environ.get("OPENAI_API_KEY"):
             check_api_key(key, "OPENAI_API_KEY")
-        return endpoint
+        return _check_url_host(endpoint)
 
     @field_validator("extra_body")
     @classmethod
@@ -224,13 +224,8 @@ class HostSettings(BaseSettings):
 
     @property
     def selectable_models(self) -> tuple[str, ...] | None:
-        """Return the models that users may select besides that of the host; None for any, also paths."""
-        return self.models if self.models or self.is_public or self.endpoint else None
-
-    @property
-    def no_internals(self) -> str:
-        """Return the reason in a sentence if the model returns texts only; "" otherwise."""
-        return NO_INTERNALS if self.endpoint else ""
+        """Return the models that users may select, next to that of the host; None for any, also paths."""
+        return self.models or ((self.model or EMBEDDED_NAME,) if self.is_public else None)
 
     @property
     def time_limit_s(self) -> float | None:

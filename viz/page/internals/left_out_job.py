@@ -63,7 +63,12 @@ def prepare_left_out(engine: "pine.Engine", result: RunResult, model: str) -> Pr
 def prepare_answers_left_out(
     engine: "pine.Engine", form: Form, settings: HostSettings = DEFAULTS
 ) -> PreparedJob[LeftOutView]:
-    """Plan the answers of a form and their scores without each document. Raises InputError for one."""
+    """Plan the answers of a form and their scores without each document.
+
+    Raises InputError for one document, and for a model that returns no log-probabilities.
+    """
+    if reason := engine.misfit("logprobs"):
+        raise InputError(reason)
     if len(form.entries) < 2:
         raise InputError("Add a second document to leave one out.")
     answers = prepare_answers(engine, form, settings, trace=False)

@@ -21,10 +21,11 @@ Stage = Literal["loading", "ready", "failed", "away"]
 
 @dataclass(frozen=True)
 class Status:
-    """State of the model, and a sentence for the user."""
+    """State of the model, a sentence for the user, and the reason why the model has no internals, if so."""
 
     stage: Stage
     sentence: str
+    no_internals: str = ""
 
 
 class EngineSource:
@@ -96,7 +97,7 @@ class EngineSource:
         if self._failure:
             return Status("failed", self._failure)
         if self._engine is not None:
-            return Status("ready", self._described)
+            return Status("ready", self._described, self._engine.misfit("traces") or "")
         seconds = int(time.monotonic() - self._started)
         step = f": {self._step}" if self._step else ""
         return Status("loading", f"Loading {self._name}{step} ({seconds} s)")

@@ -58,8 +58,8 @@ class Sources:
         task_models: Models of tasks, by name.
         runs: Runs of the process.
         device: Device of selected models.
-        allowed: Names of models that can be selected, besides that of the host; None for any. Users see only
-            the last part of local paths.
+        allowed: Names of models that can be selected, besides that of the host; None for any. Without one,
+            the model of the host is fixed, with its dtype. Users see only the last part of local paths.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class Sources:
         self._task_models = dict(task_models or {})
         self._named = {shown(name): name for name in (host.name, *(allowed or ()))}
         self.allowed = None if allowed is None else tuple(self._named)
+        self.is_selectable = allowed is None or len(allowed) > 0  # False if visitors have the host's model
         self._others: dict[Choice, _Selected] = {}
         self._is_loading = False  # True while another model is loaded
         self._changed = threading.Condition()  # protects other models, their users, and `_is_loading`

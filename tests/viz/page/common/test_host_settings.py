@@ -8,6 +8,7 @@ import pytest
 from pine_engine.web.addresses import is_in
 from viz.page.common.host_settings import PUBLIC_SECONDS, HostSettings, read_settings, settings_table
 
+ONLY_HOST = ("SmolLM2-135M-Instruct",)
 HOSTING = Path(__file__).parents[4] / "docs" / "hosting.md"
 
 
@@ -128,21 +129,21 @@ SPACE = {"SPACE_ID": "someone/space"}
     [
         ({}, {}, None),
         ({"host": "127.0.0.1"}, {}, None),
-        ({"host": "0.0.0.0"}, {}, ()),
-        ({"root_path": "/pine"}, {}, ()),
-        ({"root_path": "https://pine.example:8443/a-b/~c%20d"}, {}, ()),
-        ({"allowed_hosts": ("*.pine.example", "192.0.2.1", "2001:db8::1", "app_1-*.example")}, {}, ()),
-        ({}, SPACE, ()),
-        ({}, {"GRADIO_SERVER_NAME": "0.0.0.0"}, ()),
-        ({}, {"GRADIO_ROOT_PATH": "/pine"}, ()),
-        ({}, {"GRADIO_SHARE": "True"}, ()),
+        ({"host": "0.0.0.0"}, {}, ONLY_HOST),
+        ({"root_path": "/pine"}, {}, ONLY_HOST),
+        ({"root_path": "https://pine.example:8443/a-b/~c%20d"}, {}, ONLY_HOST),
+        ({"allowed_hosts": ("*.pine.example", "192.0.2.1", "2001:db8::1", "app_1-*.example")}, {}, ONLY_HOST),
+        ({}, SPACE, ONLY_HOST),
+        ({}, {"GRADIO_SERVER_NAME": "0.0.0.0"}, ONLY_HOST),
+        ({}, {"GRADIO_ROOT_PATH": "/pine"}, ONLY_HOST),
+        ({}, {"GRADIO_SHARE": "True"}, ONLY_HOST),
         ({}, {"GRADIO_SHARE": "False"}, None),
-        ({"allowed_hosts": ("pine.example",)}, {}, ()),
+        ({"allowed_hosts": ("pine.example",)}, {}, ONLY_HOST),
         ({"allowed_hosts": ("localhost", "::1")}, {}, None),
-        ({"allowed_hosts": ("*",)}, {}, ()),
+        ({"allowed_hosts": ("*",)}, {}, ONLY_HOST),
         ({"models": ("one/model",)}, {}, ("one/model",)),
-        ({"endpoint": "http://h/v1", "model": "m"}, {}, ()),
         ({"models": ("one/model",), "host": "0.0.0.0"}, {}, ("one/model",)),
+        ({"model": "my/model", "host": "0.0.0.0"}, {}, ("my/model",)),
     ],
     indirect=["set_variables"],
 )

@@ -177,7 +177,7 @@ def test_few_estimates_are_computed_and_the_last_are_shown(
     def build() -> Any:
         with gr.Blocks() as page:
             sources, reader = sources_of(source, runs=Runs(FairQueue(1))), FileReader(Runs())
-            shared = sources, gr.State(None), DEFAULTS, Disk(tmp_path, 1e6), reader
+            shared = sources, gr.State(None), gr.State(None), DEFAULTS, Disk(tmp_path, 1e6), reader
             bind_evaluation(EvaluateTab(DEFAULTS), page, *shared)
         return page
 
