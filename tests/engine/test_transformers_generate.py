@@ -58,6 +58,11 @@ def engine(tiny_llama: TinyLlama) -> Engine:
     return Engine(model, stop_token_ids=[END])
 
 
+@pytest.fixture(scope="module")
+def short_context(tiny_llama: TinyLlama) -> Engine:
+    return Engine(tiny_llama(max_context_length=32))
+
+
 @pytest.mark.parametrize("method", first_daily((name for name, row in METHODS.items() if not row.merge), 8))
 def test_greedy_answers_equal_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     model, padding = engine.model, 7 if method == "pine" else 0
@@ -245,12 +250,12 @@ def test_returned_cache_can_be_repeated_cropped_and_selected(model: Model) -> No
         {"cache_implementation": "static"},
         {"cache_implementation": "offloaded"},
         {"output_hidden_states": True, "return_dict_in_generate": True},
-        {"max_new_tokens": 600},  # more than the context
+        {"max_new_tokens": 20},  # more than the context
     ],
 )
-def test_unsupported_options_of_generate_raise(engine: Engine, options: dict[str, Any]) -> None:
-    with patch_generate(engine, LAYOUTS) as inputs, pytest.raises(InputError):
-        engine.model.generate(**{**inputs, "max_new_tokens": 3, **options})
+def test_unsupported_options_of_generate_raise(short_context: Engine, options: dict[str, Any]) -> None:
+    with patch_generate(short_context, LAYOUTS) as inputs, pytest.raises(InputError):
+        short_context.model.generate(**{**inputs, "max_new_tokens": 3, **options})
 
 
 def test_labels_of_a_patched_model_raise(engine: Engine) -> None:
