@@ -84,6 +84,7 @@ export const mount = (element) => {
   };
 
   new ResizeObserver(draw).observe(element);
+  element.addEventListener("transitionend", draw); // a busy browser starts moves late
   return { show };
 };
 
