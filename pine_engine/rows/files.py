@@ -25,6 +25,7 @@ from pine_engine.rows.decoding import decode
 from pine_engine.rows.document_keys import TEXT_NAMES
 from pine_engine.rows.nested import rows_of_file
 from pine_engine.rows.office_files import SHEET, TEXTS, read_sheet
+from pine_engine.rows.options import OPTION_NAMES, has_options
 from pine_engine.rows.parse_errors import Problem, ValidationErrors, rows_or_mistakes
 from pine_engine.rows.published import (
     ANSWER_NAMES,
@@ -60,7 +61,7 @@ LIST_COLUMNS = {
     *ANSWER_NAMES,
     *DOCUMENT_NAMES,
     *chain(*JUDGED_NAMES),
-    "choices",
+    *OPTION_NAMES,
     "rejected_answers",
     "prompt",
 }
@@ -310,6 +311,7 @@ def _check_columns(path: Path, columns: list[str], line: int) -> None:
         raise InputError(message, field="documents")
     needed = [f"document{number}" for number in range(1, len(numbers) + 1)]
     is_row = not set(DOCUMENT_NAMES).isdisjoint(columns) or any(map(set(columns).issuperset, JUDGED_NAMES))
+    is_row |= has_options(dict.fromkeys(columns, "x"))
     if not numbers and not is_row and set(TEXT_NAMES).isdisjoint(columns):
         needed = ["document1" if "question" in columns else "text"]
     if missing := sorted(set(needed).difference(columns), key=needed.index):

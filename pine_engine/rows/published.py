@@ -3,7 +3,7 @@
 Lost in the Middle and DPR (`ctxs`), HotpotQA and SQuAD (`context`), MS MARCO (`passages`), MuSiQue
 (`paragraphs`), ragas and deepeval; replies of search services and retrieval sets (hits.py); and for judges
 JudgeBench (`response_A`), RewardBench, UltraFeedback and HH-RLHF (`chosen`), MT-Bench (`conversation_a`).
-A chat in a field is its last message (chats.py).
+A chat in a field is its last message (chats.py). Rows of multiple choice are in options.py.
 """
 
 import string
@@ -18,6 +18,7 @@ from pine_engine.rows.columns import FIELDS, NUMBERED
 from pine_engine.rows.document_keys import TEXT_NAMES, is_null
 from pine_engine.rows.hits import CHROMA, find_hits, retrieval_fields
 from pine_engine.rows.incomplete import missing_documents
+from pine_engine.rows.options import has_options, option_fields
 from pine_engine.rows.parse_errors import Problem, ValidationErrors
 
 DOCUMENT_NAMES = (
@@ -79,6 +80,7 @@ def has_documents(row: Any) -> bool:
     names = {name for name, field in row.items() if not is_null(field)}
     is_row = not names.isdisjoint(DOCUMENT_NAMES) or any(names.issuperset(pair) for pair in JUDGED_NAMES)
     is_row = is_row or "documents" in retrieval_fields(row) or find_hits(row) is not None
+    is_row = is_row or _is_multiple_choice(row)
     return "documents" in names or (names.isdisjoint(TEXT_NAMES) and is_row)
 
 
@@ -100,6 +102,8 @@ def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     Raises ValidationErrors that names the format, if a row of a known format has no documents.
     """
     fields: dict[str, Any] = without_nulls(row)
+    if _is_multiple_choice(fields):
+        fields = option_fields(fields)
     fields |= _judged_fields(fields)
     fields = {**retrieval_fields(fields), **fields}
     named = next((name for name in DOCUMENT_NAMES if name in fields), "")
@@ -143,6 +147,13 @@ def _parse_context(context: str, title: Any) -> Any:
         if found and all(isinstance(one, list) and len(one) == 2 for one in found):
             return found
     return [{"text": context, "title": title}]
+
+
+def _is_multiple_choice(row: Mapping[str, Any]) -> bool:
+    """Check whether a row has options in place of documents. A single text precedes the question."""
+    has_documents = any(isinstance(row.get(name), list | dict) for name in DOCUMENT_NAMES)
+    is_judged = any(row.keys() >= set(pair) for pair in JUDGED_NAMES)
+    return has_options(row) and not has_documents and not is_judged
 
 
 def _judged_fields(row: Mapping[str, Any]) -> dict[str, Any]:
