@@ -73,7 +73,7 @@ class Example(DataRow):
         if self.scoring and task.rule != "words":
             message = f"scoring does not fit: got {self.scoring}, but {task.name} is scored by {task.rule}"
             yield Problem(f"{message}; remove it", "scoring")
-        if not task.has_letters:
+        if not task.choice:
             return
         letters = [document_letter(index) for index in range(len(self.documents))]
         for answer in self.answers:

@@ -3,7 +3,7 @@
 import re
 import string
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 from unicodedata import normalize
 
 from pine_engine.prompts.answer_words import (
@@ -112,6 +112,54 @@ def score_verdict(
     return 1 / (num_answers + has_tie)
 
 
+_ANSWER = r"(?i:answer|antwort|réponse|respuesta|risposta)(?i:\W+(?:is|ist|est|es|è|option|letter))*\W+"
+"""Words before the letter of an option, in several languages."""
+
+
+def parse_option(
+    text: str,
+    *,
+    num_answers: int = 26,
+    verdict: Verdict = "last",
+    has_tie: bool = False,
+    options: Sequence[str] = (),
+) -> str | None:
+    """Return the letter of the option that a text names, None if it names none or several.
+
+    In this order: the letter in a box (`[[B]]`, `\\boxed{B}`), the option whose text the answer is, the
+    letter behind "answer", the letter at the beginning, the only letter in the text. Letters are those of
+    `contains_words`: "A" in "A dog" is none.
+
+    Args:
+        text: Generated text.
+        num_answers: Number of options.
+        verdict: Letter that counts of several in boxes or behind "answer".
+        has_tie: Not used: a question has a right option.
+        options: Texts of the options in the order of their letters.
+    """
+    text = normalize("NFKC", text)
+    letters = string.ascii_uppercase[:num_answers]
+    boxed = re.findall(rf"(?:\[\[|\\boxed\{{)\W*([{letters}])\b", text)
+    if boxed:
+        return _VERDICTS[verdict](boxed)
+    stated = {normalize_words(one) for one in (text, re.split(_ANSWER, text)[-1])}
+    stated -= {"", *letters.lower()}
+    equal = [letter for letter, one in zip(letters, options, strict=False) if normalize_words(one) in stated]
+    if len(equal) == 1:
+        return equal[0]
+    named = [letter for letter in letters if contains_words(text, [letter])]
+    if behind := [letter for letter in re.findall(rf"{_ANSWER}([{letters}])\b", text) if letter in named]:
+        return _VERDICTS[verdict](behind)
+    if first := re.match(rf"\W*([{letters}])(?:[.:)\]*_]|\s*$|\s*\n)", text):
+        return first[1]
+    return named[0] if len(named) == 1 else None
+
+
+def score_option(text: str, answers: Sequence[str], **options: Any) -> float:
+    """Return 1 if the option that a text names is accepted, else 0; options as of `parse_option`."""
+    return float(parse_option(text, **options) in answers)
+
+
 def parse_number(text: str) -> str | None:
     """Return the last number after the last "Answer", without commas and sign (simple-evals)."""
     if "Answer" not in text:
@@ -182,6 +230,7 @@ SCORES: Mapping[str, tuple[Score, str]] = {
     "best_subspan_em": (best_subspan_em, "an accepted answer occurs at any place, also inside a word"),
     "contains_value": (contains_value, "an accepted value occurs at any place, also inside a word"),
     "verdict": (score_verdict, "the verdict is accepted; chance without a verdict"),
+    "option": (score_option, "the letter or the text of an accepted option is named"),
     "number": (score_number, "the last number behind “Answer” is accepted"),
     "first_word": (score_word, "the first word is accepted, as written"),
     "label": (score_label, "the first line is an accepted label"),

@@ -25,7 +25,8 @@ class Nouns:
     """Names of the parts of a task in labels.
 
     The owner is between a document and its letter, such as "of assistant". The title is "" where documents
-    have none. The finding is the parsed answer.
+    have none. The finding is the parsed answer. The gold document is the one with the accepted answer, and
+    the reader the model in this role.
     """
 
     document: str = "document"
@@ -34,6 +35,8 @@ class Nouns:
     title: str = "title"
     question: str = "question"
     finding: str = "answer"
+    gold: str = "document with the answer"
+    reader: str = "model"
 
     @property
     def a_document(self) -> str:
@@ -74,10 +77,14 @@ class Task:
     # instruction may contain {count}, {better} and {choice_rules}.
     sized_instruction: str = ""
     choice: str = ""  # of the document with a {letter}
+    # Texts that give a choice, from {choice} and the {text} of its document; their probabilities are added.
+    choice_texts: tuple[str, ...] = ("{choice}",)
     choice_rule: str = ""  # meaning of a choice
     tie_rule: str = ""  # meaning of the choice behind those of the documents; "" if a tie is no verdict
     min_documents: int = 1
     max_documents: int | None = None
+    parse_needs_documents: bool = False  # True if parser and score have the argument `options`
+    metrics: tuple[str, ...] = ()  # default metrics of an evaluation; () for those of the backend
     nouns: Nouns = Nouns()
     model: str = ""  # shipped model that was trained for the task; "" for any model
     drawn_as: Literal["", "molecule"] = ""
@@ -98,6 +105,11 @@ class Task:
         return bool(self.tie_rule)
 
     @property
+    def is_judge(self) -> bool:
+        """True if the answer is a verdict on the documents."""
+        return self.rule == "verdict"
+
+    @property
     def needs_question(self) -> bool:
         """True if the prompt has a place for a question."""
         return "{question}" in self.prefix + self.suffix
@@ -111,8 +123,10 @@ class Task:
         """
         if not self.choice:
             return self
-        last = min(max(num_documents, 2), len(_NUMBERS) - 1)
-        words = {"count": _NUMBERS[last], "better": "better" if last == 2 else "best"}
+        last = max(num_documents, 2)
+        last = min(last, self.max_documents or last)
+        count = _NUMBERS[last] if last < len(_NUMBERS) else str(last)
+        words = {"count": count, "better": "better" if last == 2 else "best"}
         letters = list(map(document_letter, range(last + self.has_tie)))
         choices = [self.choice.format(letter=letter) for letter in letters]
         templates = [self.choice_rule] * last + [self.tie_rule] * self.has_tie
@@ -129,6 +143,13 @@ class Task:
             parse=partial(self.parse, **options),
             score=partial(self.score, **options),
         )
+
+    def with_documents(self, texts: Sequence[str]) -> Self:
+        """Return the task with a parser and a score that know the documents, sorted by their letters."""
+        if not self.parse_needs_documents:
+            return self
+        parse, score = (partial(function, options=texts) for function in (self.parse, self.score))
+        return replace(self, parse=parse, score=score)
 
     def prompt(
         self,

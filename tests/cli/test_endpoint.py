@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from pine_engine import Engine
 from pine_engine.cli import main as cli, output
@@ -118,6 +119,41 @@ def test_choices_have_the_log_probabilities_of_the_model(
     assert (found[0].choice_score, found[0].text) == (0.0, None)
     assert found[1].choice_logprobs is None and found[1].answer_logprob is None
     assert "1 of 2 records" in outcome.stderr and "no log-probabilities" not in complete.stderr
+
+
+def test_options_have_the_letters_of_the_model(
+    on_model: Run, pine: Run, engine: Engine, tmp_path: Path, tiny_llama: Callable[..., Any]
+) -> None:
+    """The server has the log-probabilities of letters, which are rarely likely tokens of a random model."""
+    stock, tokenizer = tiny_llama(max_context_length=900, head_dim=32), engine.tokenizer
+    letters = dict(zip("ABC", tokenizer("ABC")["input_ids"], strict=True))
+
+    def respond(body: dict[str, Any]) -> dict[str, Any]:
+        ids = tokenizer.apply_chat_template(body["messages"], add_generation_prompt=True, return_dict=False)
+        logprobs = stock(torch.tensor([ids])).logits[0, -1].log_softmax(-1)
+        return answer("A", {letter: float(logprobs[token]) for letter, token in letters.items()})
+
+    rows = [
+        {"question": f"What {n}?", "options": [f"x{n}", f"{n} y", "z"], "answer": n % 3} for n in range(20)
+    ]
+    data = write_rows(tmp_path / "options.jsonl", rows)
+    options = "--methods vanilla,permutation_cyclic --orders as-is,reversed --json"
+    evaluate(on_model, data, tmp_path / "model", options)
+    server = ScriptedServer()
+    server.respond = respond
+    with running_app(server.app) as address:
+        run: Run = lambda *words: pine(*words, "--endpoint", f"{address}/v1", "--model", "m")  # noqa: E731
+        outcome = evaluate(run, data, tmp_path / "endpoint", options)
+    assert outcome.status == 0, outcome
+    expected, found = (
+        {record.key: record for record in read_records(tmp_path / name)} for name in ("model", "endpoint")
+    )
+    assert len(found) == 80 and "recall per letter" in outcome.stderr
+    for key, record in found.items():
+        assert record.choice_score == expected[key].choice_score
+        # The model also counts " A", which is two tokens here.
+        assert record.choice_logprobs == pytest.approx(expected[key].choice_logprobs, abs=0.1)
+    assert {record.choice_score for record in found.values()} == {0.0, 1.0}
 
 
 def test_task_without_chat_template_equals_the_model(

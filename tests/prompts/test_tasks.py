@@ -1,6 +1,7 @@
 """The wording of each task, as docs/specification.md section 9 has it, and parsers and scores of answers."""
 
 import re
+import string
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ def published(pattern: str) -> str:
 JUDGE = published(r"^> (Please act as an impartial judge .*)$")
 SEARCH = published(r"^SYS text: `([^`]*)`")
 MATH = published(r"^`(Solve this math problem.*)\\n\\n\{problem\}`$")
+OPTIONS = published(r"^> (The following are multiple choice questions\..*)$")
 OPENING = "<|im_start|>user\n"
 CLOSING = "<|im_end|>\n<|im_start|>assistant\n"
 
@@ -93,6 +95,14 @@ ANSWERS = [
             ['"Tides": "Tides follow the moon.",\n', '"No title.",\n'],
             '\nKey: "2a8d"\nCorresponding value:',
         ),
+        (
+            "options", "Why?", f"{OPENING}{OPTIONS}\n\nQuestion: Why?\nOptions:\n",
+            ["A. Tides follow the moon.\n", "B. No title.\n"], "Answer:",
+        ),
+        (
+            "option_texts", "Why?", f"{OPENING}{OPTIONS}\n\nQuestion: Why?\nOptions:\n",
+            ["Tides follow the moon.\n", "No title.\n"], "Answer:",
+        ),
     ],
 )  # fmt: skip
 def test_prompt_has_the_wording_of_the_specification(
@@ -115,9 +125,10 @@ def test_user_instruction_replaces_the_one_of_the_task(task: str, system: str, u
 
 
 def test_letters_and_numbers_are_found_in_templates() -> None:
-    assert [name for name, task in TASKS.items() if task.has_letters] == ["judge", "judge_tie"]
+    lettered = [name for name, task in TASKS.items() if task.has_letters]
+    assert lettered == ["judge", "judge_tie", "options"]
     labeled = {name for name, task in TASKS.items() if task.has_labels}
-    assert labeled == {"judge", "judge_tie", "retrieval_qa_numbered"}
+    assert labeled == {*lettered, "retrieval_qa_numbered"}
 
 
 @pytest.mark.parametrize(
@@ -165,7 +176,7 @@ def test_few_shot_prompt_is_plain_text(tokenizer: Any) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_choices_and_limit_follow_the_specification(task: str) -> None:
     parsed = [TASKS[task].parse(choice) for choice in TASKS[task].choices]
-    assert parsed == {"judge": ["A", "B"], "judge_tie": ["A", "B", TIE]}.get(task, [])
+    assert parsed == {"judge_tie": ["A", "B", TIE]}.get(task, ["A", "B"] if TASKS[task].choice else [])
     limit = published(r"^All tasks: greedy decoding, at most (\d+) new tokens")
     assert 0 < TASKS[task].max_new_tokens <= int(limit)
 
@@ -228,7 +239,7 @@ def test_braces_of_user_are_data(task: str, text: str, title: str, question: str
     assert instruction in prefix
     assert text in document
     assert question in prefix + suffix or not TASKS[task].needs_question
-    assert title in document or task in ("judge", "judge_tie")
+    assert title in document or not TASKS[task].nouns.title
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -343,3 +354,37 @@ def test_any_text_has_a_score(text: str, answers: list[str]) -> None:
     assert parse_text(text) == (text.strip() or None)
     for parse in (parse_text, parse_verdict, parse_number, parse_value, parse_word):
         assert parse(text) != ""
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("B", "B"), (" b.", "B"), ("(B)", "B"), ("**B**", "B"), ("B) the dog", "B"),
+        ("B\nBecause A is old.", "B"),
+        ("The answer is B.", "B"), ("Answer: (B)", "B"), ("Die Antwort ist B.", "B"), ("[[B]]", "B"),
+        (r"So A? No: \boxed{B}", "B"), ("A is wrong. The answer is B, not C.", "B"),
+        ("Option B is right.", "B"),
+        ("The answer is A. No, the answer is B.", "B"),
+        ("A dog", "B"), ("The answer is a dog.", "B"), ("a dog.", "B"), ("The answer is A dog", "B"),
+        ("AB", "D"), ("I think", None), ("A or B", None), ("", None), ("none", None), ("E", None),
+        ("A dogma of cats", None),
+    ],
+)  # fmt: skip
+def test_option_is_parsed_by_letter_or_text(text: str, parsed: str | None) -> None:
+    task = TASKS["options"].sized(4).with_documents(["cat", "dog", "a cat and a dog", "AB"])
+    assert task.parse(text) == parsed
+    assert task.score(text, ["B"]) == float(parsed == "B")
+
+
+@pytest.mark.parametrize("count", [2, 3, 12, 26])
+def test_options_have_a_letter_each(count: int) -> None:
+    task = TASKS["options"].sized(count)
+    assert list(task.choices) == list(string.ascii_uppercase[:count])
+    assert [task.parse(choice) for choice in task.choices] == list(task.choices)
+    assert task.with_documents(list(map(str, range(count)))).parse(str(count - 1)) == task.choices[-1]
+
+
+def test_option_takes_the_verdict_that_counts() -> None:
+    text = "The answer is C. The answer is A. The answer is B."
+    found = [TASKS["options"].sized(3, verdict).parse(text) for verdict in ("first", "last", "alphabetical")]
+    assert found == ["C", "B", "A"]

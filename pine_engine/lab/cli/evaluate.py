@@ -30,6 +30,7 @@ from pine_engine.prompts.chat_templates import CLOCK, KWARGS, parse_kwargs
 from pine_engine.prompts.examples import Example, read_examples
 from pine_engine.prompts.prompt import segment_text
 from pine_engine.prompts.scoring import Verdict
+from pine_engine.prompts.tasks import TASKS
 from pine_engine.prompts.thinking import find_markers
 from pine_engine.rows.columns import parse_columns
 from pine_engine.rows.files import STDIN
@@ -66,7 +67,8 @@ class EvaluationOptions:
         limit: Maximum number of examples. Default: all.
         sample_seed: Seed of a random sample of examples. Default: the first examples.
         metrics: generate: generated answers are scored. logprob: log-probabilities of the accepted answer and
-            of the choices. Default: both, separated by a comma; generate on an endpoint.
+            of the choices. Default: both, separated by a comma; generate on an endpoint; logprob for the task
+            options.
         max_new_tokens: Maximum length of an answer, in tokens. Default: that of the task.
         verdict: Verdict that counts in a text of a judge with several: last, first, or alphabetical, with A
             before B as in FastChat and RewardBench.
@@ -204,7 +206,10 @@ def plan_evaluation(
     tasks = dict.fromkeys(example.task for example in examples)
     if len(tasks) > 1:
         raise InputError(f"{data} has examples of {' and '.join(tasks)}; give --task, or a file for each")
-    methods, metrics = split_names(options.methods), split_names(options.metrics)
+    methods = split_names(options.methods)
+    metrics = split_names(options.metrics)
+    if metrics is None:
+        metrics = [*TASKS[examples[0].task].metrics] or None
     if backend:  # it is known which methods and metrics fit, and the server renders its chat template
         methods = methods or [method.name for method in backend.select_methods(None)]
         metrics = metrics or [name for name, need in METRICS.items() if not (need and backend.misfit(need))]

@@ -64,8 +64,14 @@ def count_votes(
 
     def vote(text: str, order: Order) -> int | None:
         place = named_label(text, labels)
+        if place is None and task.has_letters:
+            documents = [request.documents[index].text for index in order]
+            parsed = task.with_documents(documents).parse(text)
+            if parsed == TIE:
+                return tie
+            place = labels.index(parsed) if parsed in labels else None
         if place is None:
-            return tie if task.has_letters and task.parse(text) == TIE else None
+            return None
         return with_tie(order, len(labels))[place]
 
     votes = list(map(vote, texts, orders))

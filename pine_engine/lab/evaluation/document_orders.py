@@ -10,12 +10,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, repeat
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.examples import Example, check_some
 from pine_engine.prompts.orders import Order, all_orders, moved_order
 from pine_engine.prompts.request import Request
-from pine_engine.prompts.tasks import TASKS, document_letter
+from pine_engine.prompts.scoring import Verdict
+from pine_engine.prompts.tasks import TASKS, Task, document_letter
 
 AS_IS = "as-is"
 
@@ -78,6 +80,20 @@ class DocumentOrder:
         request = example.comparison()
         documents = [request.documents[index] for index in self.input_order]
         return request.model_copy(update={"documents": documents})
+
+    def task(self, example: Example, verdict: Verdict = "last") -> Task:
+        """Return the task of an example, which parses answers with the letters of this order."""
+        texts = [example.documents[stored].text for stored in self.input_order]
+        return example.sized_task(verdict).with_documents(texts)
+
+    def choice_texts(self, example: Example) -> dict[str, tuple[str, ...]]:
+        """Return the texts whose probabilities are added for each choice, with the letters of this order."""
+        templates = ("{choice}",) if example.choices else example.sized_task().choice_texts
+        texts = chain((example.documents[stored].text for stored in self.input_order), repeat(""))
+        return {
+            choice: tuple(template.format(choice=choice, text=text) for template in templates)
+            for choice, text in zip(example.scored_choices, texts, strict=False)
+        }
 
     def answers(self, example: Example) -> tuple[str, ...]:
         """Return the accepted answers. The letter of a document is replaced by its letter in this order."""

@@ -4,17 +4,18 @@ A method without position bias has one result for all orders of the documents. S
 need the same prefill.
 """
 
+import math
 from collections import Counter
-from collections.abc import Container, Hashable, Iterable, Set as AbstractSet
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import chain, product
 
 from pine_engine.backend import Backend
 from pine_engine.endpoint.replies import Reply
 from pine_engine.engine.generation import ActiveGeneration
 from pine_engine.errors import InputError
 from pine_engine.lab.debias.calibrated_tokens import num_continued
-from pine_engine.lab.debias.combining import mean_probability
+from pine_engine.lab.debias.combining import log_mean, mean_probability
 from pine_engine.lab.debias.measured import MeasuredMethod
 from pine_engine.lab.debias.plan import content_free_prompts
 from pine_engine.lab.debias.wrappers import DEFAULT_BASE, Steps
@@ -86,7 +87,8 @@ class BaseRun:
     prefill: Prefill
     generation: Generation | None  # None if no answer is generated
     accepted: tuple[str, ...] = ()  # first accepted answer in its order, if its log-probability is measured
-    choices: tuple[str, ...] = ()  # choices of the task whose log-probabilities are measured
+    # Choices of the task whose log-probabilities are measured, with the texts that give each.
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def found(self) -> SplitAnswer | None:
@@ -111,16 +113,31 @@ class BaseRun:
         return mean_probability(answer.logprobs if answer else [])
 
     @property
+    def scored_texts(self) -> tuple[str, ...]:
+        """Texts whose log-probabilities after the prompt are needed."""
+        return (*self._accepted_texts, *chain.from_iterable(self.choices.values()))
+
+    @property
     def answer_logprob(self) -> float | None:
         """Log-probability of the accepted answer, None if it is not measured."""
-        return self.prefill.logprobs.get(self.accepted[0]) if self.accepted else None
+        return self._logprob(self._accepted_texts)
 
     @property
     def choice_logprobs(self) -> dict[str, float] | None:
         """Log-probabilities of the choices, None if they are not measured."""
-        logprobs = self.prefill.logprobs
-        is_measured = self.choices and logprobs.keys() >= set(self.choices)
-        return {text: logprobs[text] for text in self.choices} if is_measured else None
+        found = {choice: self._logprob(texts) for choice, texts in self.choices.items()}
+        measured = {choice: one for choice, one in found.items() if one is not None}
+        return measured if measured and len(measured) == len(found) else None
+
+    @property
+    def _accepted_texts(self) -> tuple[str, ...]:
+        """Texts that give the accepted answer: those of its choice, or the answer itself."""
+        return self.choices.get(self.accepted[0], self.accepted) if self.accepted else ()
+
+    def _logprob(self, texts: Sequence[str]) -> float | None:
+        """Return the logarithm of the sum of the probabilities of texts, None if none was measured."""
+        logs = [self.prefill.logprobs[text] for text in texts if text in self.prefill.logprobs]
+        return log_mean(logs) + math.log(len(logs)) if logs else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +218,7 @@ class ExamplePlan:
             permutations = document_orders(len(order.slots), wrapper.orders if is_permuted else None)
             visited = sorted(tuple(order.slots[place] for place in one) for one in permutations)
             orders = [in_slots(self._example, order.name, slots) for slots in visited]
-        choices = self._example.scored_choices if settings.logprobs and method.scores_choices else ()
+        has_choices = settings.logprobs and method.scores_choices
         runs = []
         bases = [method.base]
         if wrapper and wrapper.margin is not None:
@@ -214,6 +231,7 @@ class ExamplePlan:
             if method.generates and settings.generate:
                 steps = wrapper.steps if wrapper else None
                 generation = self._generations.setdefault((prefills, steps), Generation(prefills, steps))
+            choices = one.choice_texts(self._example) if has_choices else {}
             accepted = one.answers(self._example)[: settings.logprobs and method.scores_answers]
             runs += [
                 BaseRun(one, prefill, None if index else generation, accepted, choices)

@@ -60,7 +60,7 @@ class ExampleRun(Generic[Model]):
         self._num_results = Counter(part for result in waiting for part in result.parts)
         for result in waiting:
             for run in result.runs:
-                run.prefill.texts |= dict.fromkeys(run.accepted + run.choices)
+                run.prefill.texts |= dict.fromkeys(run.scored_texts)
         self._waiting = waiting
         return tuple(waiting)
 
@@ -75,7 +75,7 @@ class ExampleRun(Generic[Model]):
 
     def _reserved_tokens(self, result: PlannedResult) -> int:
         """Return the number of tokens that may follow a result's prompts."""
-        texts = {text for run in result.runs for text in run.accepted + run.choices}
+        texts = {text for run in result.runs for text in run.scored_texts}
         generates = any(run.generation for run in result.runs)
         return max(self._max_new_tokens * generates, *(len(self._tokens(text)) for text in texts), 0)
 

@@ -1,6 +1,7 @@
 """Corrections that a wrapper learns from some examples of a run, for the other examples."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from pine_engine.lab.debias.estimators import Correction
@@ -23,7 +24,8 @@ class Corrections:
 
     A wrapper learns from the first example that can be measured, and from a share of the others, selected by
     their ids. The correction of all other examples is learned from those before them, so it is independent
-    of shards, of a limit of the examples, and of interruptions.
+    of shards, of a limit of the examples, and of interruptions. Examples with different numbers of documents
+    have different labels, and are learned from apart.
     """
 
     def __init__(self, dataset: Sequence[Example]) -> None:
@@ -32,8 +34,8 @@ class Corrections:
         self._known: dict[tuple[str, str], tuple[float, ...] | None] = {}
 
     def learn(self, item: object) -> None:
-        """Take the numbers of a record; ignore other items, and records without numbers."""
-        if isinstance(item, Record) and item.prior:
+        """Take the numbers of a record in the stored order or a rotation of it; ignore other items."""
+        if isinstance(item, Record) and item.prior and _visits_stored_order(item):
             self._known[item.method, item.example] = tuple(item.prior.values())
 
     def next_unknown(self, example: Example, method: MeasuredMethod) -> Example | None:
@@ -55,6 +57,8 @@ class Corrections:
         assert method.wrapper
         numbers: list[tuple[float, ...]] = []
         for row in self._dataset:
+            if len(row.documents) != len(example.documents):  # other labels
+                continue
             is_learned = not numbers or is_learned_example(row.id, method.wrapper.learned_share)
             if row.id == example.id:
                 return _Learned(numbers, None, is_learned)
@@ -63,3 +67,12 @@ class Corrections:
             if is_learned and (found := self._known[method.name, row.id]):
                 numbers.append(found)
         raise AssertionError(f"{example.id} is not an example of the run")
+
+
+def _visits_stored_order(record: Record) -> bool:
+    """Check whether the rotations of the documents are those of the stored order.
+
+    Numbers of other rotations would depend on the orders of the run, and on the shard of the example.
+    """
+    slots = [record.input_order[place] for place in record.permutation]
+    return all((after - before) % len(slots) == 1 % len(slots) for before, after in pairwise(slots))

@@ -29,15 +29,15 @@ def combine(
     correction: None if the wrapper learns from the example, or from none.
     verdict: the one that counts in a text with several.
     """
-    task, wrapper = example.sized_task(verdict), method.wrapper
+    task, wrapper = example.sized_task(), method.wrapper
     outcome: dict[str, Any] = {}
     margin = wrapper.margin if wrapper else None
     written = runs[0] if margin is None else runs[route([run.confidence for run in runs], margin)]
     if written.text is not None:
         if wrapper and wrapper.votes:
-            outcome = _vote(task, example, runs, order, must_agree=wrapper.must_agree)
+            outcome = _vote(example, runs, order, verdict, must_agree=wrapper.must_agree)
         else:
-            outcome = _scored(task, example, written, written.text)
+            outcome = _scored(example, written, written.text, verdict)
     logprobs = [run.answer_logprob for run in runs if run.answer_logprob is not None]
     if logprobs and len(logprobs) == sum(bool(run.accepted) for run in runs):
         outcome["answer_logprob"] = log_mean(logprobs)
@@ -73,8 +73,9 @@ def combine(
     return outcome | {"choice_logprobs": choices, "choice_score": score}
 
 
-def _scored(task: Task, example: Example, run: BaseRun, text: str) -> dict[str, Any]:
+def _scored(example: Example, run: BaseRun, text: str, verdict: Verdict) -> dict[str, Any]:
     """Return the text of a run, and the parsed answer and the score of `text`."""
+    task = run.order.task(example, verdict)
     score, found = example.score(text, run.order.answers(example), task), run.found
     outcome: dict[str, Any] = {"text": run.text, "parsed": task.parse(text), "score": score}
     if found is None:
@@ -85,7 +86,7 @@ def _scored(task: Task, example: Example, run: BaseRun, text: str) -> dict[str, 
 
 
 def _vote(
-    task: Task, example: Example, runs: Sequence[BaseRun], order: DocumentOrder, *, must_agree: bool
+    example: Example, runs: Sequence[BaseRun], order: DocumentOrder, verdict: Verdict, *, must_agree: bool
 ) -> dict[str, Any]:
     """Return the most frequent answer, with a generated text that has it.
 
@@ -93,19 +94,20 @@ def _vote(
     offers it. Otherwise, and if no run can be parsed, they are scored as an empty text. Of other answers with
     the same number of votes, the first in alphabetical order wins.
     """
-    votes = [_answer_of(task, run) for run in runs]
+    task = example.sized_task()
+    votes = [_answer_of(run.order.task(example, verdict), run) for run in runs]
     winners = most_voted(votes)
-    is_tie = task.has_letters and (len(winners) > 1 or winners == [TIE])
+    is_tie = bool(task.choice) and (len(winners) > 1 or winners == [TIE])
     is_tie = is_tie or (must_agree and len(set(votes)) > 1)
     if is_tie or not winners:
-        verdict = task.choices[-1] if task.has_tie and winners else ""
-        return _scored(task, example, runs[0], verdict) | {"parsed": TIE if winners else None}
+        text = task.choices[-1] if task.has_tie and winners else ""
+        return _scored(example, runs[0], text, verdict) | {"parsed": TIE if winners else None}
     voters = [run for run, vote in zip(runs, votes, strict=True) if vote == winners[0]]
     letter = order.letters.get(winners[0])
     # Letters change with the order: prefer a text with the letter that the document has here.
     matching = (run for run in voters if run.order.letters.get(winners[0]) == letter)
     run = next(matching, voters[0])
-    outcome = _scored(task, example, run, run.text or "")
+    outcome = _scored(example, run, run.text or "", verdict)
     return outcome | {"parsed": letter} if task.has_letters else outcome
 
 

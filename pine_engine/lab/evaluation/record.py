@@ -155,7 +155,7 @@ def blank_record(example: Example, method: str, order: DocumentOrder) -> Record:
 
 def _has_quoted_verdict(example: Example) -> bool:
     count, task = len(example.documents), TASKS[example.task]
-    return bool(task.choice) and any(
+    return task.is_judge and any(
         named_verdicts(one.text, count, has_tie=task.has_tie) for one in example.documents
     )
 

@@ -1,7 +1,8 @@
 """Run of examples by a server: one request for each prompt of a plan, and the replies as records."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import chain
 
 from pine_engine.endpoint.client import Endpoint
 from pine_engine.endpoint.replies import Reply
@@ -15,8 +16,11 @@ from pine_engine.prompts.examples import Example
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.scheduling.worker import NO_CONTROL, RunControl
 
-Part = tuple[Prefill, Generation | None, tuple[str, ...]]
-"""Prompt of a request, the answer if one is generated, and the choices with log-probabilities."""
+Choices = Mapping[str, tuple[str, ...]]
+"""Choices with log-probabilities, and the texts that give each."""
+
+Part = tuple[Prefill, Generation | None, Choices]
+"""Prompt of a request, the answer if one is generated, and the choices."""
 
 
 def run_requests(
@@ -105,7 +109,7 @@ def _requests(
     return requests
 
 
-def _take(reply: Reply, prefill: Prefill, generation: Generation | None, choices: tuple[str, ...]) -> None:
+def _take(reply: Reply, prefill: Prefill, generation: Generation | None, choices: Choices) -> None:
     """Enter a reply into the parts of a result."""
     prefill.is_done, prefill.error = True, reply.error or None
     prefill.num_tokens, prefill.is_repeatable = reply.num_prompt_tokens, reply.is_repeatable
@@ -114,5 +118,7 @@ def _take(reply: Reply, prefill: Prefill, generation: Generation | None, choices
     else:
         prefill.standalone_s = prefill.seconds = reply.seconds
     # With a part of the choices, the likeliest would be that of the choices that are likely.
-    if reply.first_logprobs and reply.first_logprobs.keys() >= set(choices):
-        prefill.logprobs |= {text: reply.first_logprobs[text] for text in choices}
+    likely = reply.first_logprobs or {}
+    if not any(likely.keys().isdisjoint(texts) for texts in choices.values()):
+        found = likely.keys() & set(chain.from_iterable(choices.values()))
+        prefill.logprobs |= {text: likely[text] for text in found}

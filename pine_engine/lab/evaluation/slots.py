@@ -65,8 +65,8 @@ def is_flat(in_slots: Iterable[float], shuffled: float) -> bool:
 
 
 def scenario_values(scores: Scores) -> Iterator[tuple[str, Values]]:
-    """Yield name and values of each measured scenario, none without letters or with more than two answers."""
-    if not TASKS[scores.grid.task].has_letters or scores.grid.num_documents != [2]:
+    """Yield name and values of each measured scenario of a judge, none with more than two answers."""
+    if not TASKS[scores.grid.task].is_judge or scores.grid.num_documents != [2]:
         return
     pairs = []
     for column in scores.columns:

@@ -428,7 +428,12 @@ def finished_run(order: DocumentOrder, text: str, logprobs: Mapping[str, float] 
     prefill = Prefill(METHODS["vanilla"], TokenLayout((), ((1,),), (2,)), "")
     prefill.logprobs |= logprobs or {}
     answer = ActiveGeneration("vanilla", (), torch.empty(0), 0.0, found=SplitAnswer("", text))
-    return BaseRun(order, prefill, Generation((prefill,), answer=answer), choices=tuple(prefill.logprobs))
+    return BaseRun(
+        order,
+        prefill,
+        Generation((prefill,), answer=answer),
+        choices={text: (text,) for text in prefill.logprobs},
+    )
 
 
 def judged(text: str, letters: str = "AB") -> BaseRun:
