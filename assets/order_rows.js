@@ -4,10 +4,12 @@ import { plural } from "../viz/drawing/common.js";
 const MARKS = { true: "✓", false: "✗" };
 const WORDS = { true: "correct", false: "incorrect" };
 const CUT_OFF = "contains the answer, cut off";
-const SHORT_VERDICTS = { tie: "=", "no verdict": "–" };
+const SHORT_VERDICTS = { tie: "=", "no verdict": "–", "no choice": "–" };
 const NUM_SHADES = 6; // of distinct answers, in the stylesheet
 
 const wordOf = (answer) => (answer.is_cut_off ? CUT_OFF : WORDS[answer.is_correct]);
+
+const nounOf = ({ nouns }) => nouns?.[0] ?? "verdict";
 
 const valueOf = ({ verdict, text }) => verdict ?? text; // judges are compared by their verdicts
 
@@ -36,7 +38,7 @@ export const markOf = (answer, documents, numbers) => {
   const number = numbers.get(valueOf(answer));
   const badge = documents.find((one) => one.letter === verdict);
   const name = badge ? verdict : (SHORT_VERDICTS[verdict] ?? String(number));
-  const words = [verdict ? `verdict ${verdict}` : `answer ${number}`, wordOf(answer)];
+  const words = [verdict ? `${nounOf(answer)} ${verdict}` : `answer ${number}`, wordOf(answer)];
   if (!answer.is_comparable) words.push("computed with another dtype than the other orders");
   return {
     kind: wordOf(answer) ?? "done",
@@ -52,7 +54,7 @@ export const countText = ({ answers }) => {
   const done = doneOf(answers);
   if (!done.length) return "";
   const comparable = done.filter((answer) => answer.is_comparable);
-  const kinds = plural(new Set(comparable.map(valueOf)).size, done[0].verdict ? "verdict" : "answer");
+  const kinds = plural(new Set(comparable.map(valueOf)).size, done[0].verdict ? nounOf(done[0]) : "answer");
   if (done[0].is_correct === null) return kinds;
   const numCutOff = done.filter((answer) => answer.is_cut_off).length;
   const correct = `${done.filter((answer) => answer.is_correct).length} of ${done.length} correct`;

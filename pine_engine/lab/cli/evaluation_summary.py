@@ -12,7 +12,7 @@ from pine_engine.lab.evaluation.cautions import cautions, scoring_sentence
 from pine_engine.lab.evaluation.estimates import BASELINE, estimate_tasks
 from pine_engine.lab.evaluation.grid import Grid
 from pine_engine.lab.evaluation.record import Record, count_repeats, describe_errors
-from pine_engine.lab.evaluation.report.key_findings import hard_to_detect
+from pine_engine.lab.evaluation.report.key_findings import hard_to_detect, letter_recalls
 from pine_engine.lab.evaluation.report.runs import MeasuredRun
 from pine_engine.lab.evaluation.report.tables import estimated, metric_rows
 from pine_engine.lab.evaluation.report.task_tables import main_results
@@ -90,6 +90,9 @@ def _notes_on_tasks(tasks: Sequence[Grid]) -> Iterator[str]:
     ]
     for baseline in baselines:
         yield from hard_to_detect(baseline)
+    for task in tasks:
+        for row in method_rows(task, ["generated", "chosen"]):
+            yield from letter_recalls(row)
     for task in tasks:
         yield from task.quoted_verdict_notes()
     for task in tasks:

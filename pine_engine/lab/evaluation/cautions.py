@@ -42,7 +42,7 @@ def _changed(grid: Grid) -> list[str]:
 
 
 def _one_place(grid: Grid) -> Iterator[str]:
-    """Yield a sentence if the verdict on one slot, or one letter, is right for all examples of a judge."""
+    """Yield a sentence if one slot, or one letter, is right for all examples of a task with letters."""
     records = [record for record in _records(grid) if record.answers]
     if not TASKS[grid.task].has_letters or len({record.example for record in records}) < 2:
         return
@@ -56,9 +56,10 @@ def _one_place(grid: Grid) -> Iterator[str]:
     place = f"has always the letter {min(letters)}" if slot is None else f"is always in slot {slot + 1}"
     place = "is always first" if slot == 0 else place
     said = min(letters) if letters else "the answer there"
+    nouns = TASKS[grid.task].nouns
     yield (
-        f"The better answer {place}: the accuracy measures the preference for this place alone, and a "
-        f"judge that always names {said} has 100 %. Use --orders {orders}."
+        f"The {nouns.gold} {place}: the accuracy measures the preference for this place alone, and a "
+        f"{nouns.reader} that always names {said} has 100 %. Use --orders {orders}."
     )
 
 

@@ -8,7 +8,8 @@ An estimate has a task, a method, a metric, a group and a name:
 | a score | unparsed, several verdicts, parsed | |
 | a score | unfinished, of texts that end before the answer | |
 | a score | first slot, first slot excess, consistent, order gap, of judges (see position_bias.py) | |
-| a score | cramers v | number of documents |
+| a score | cramers v, recall spread | number of documents |
+| a score | recall, of the options with a letter | number of documents > letter |
 | a score | rating, in Elo points (see bradley_terry.py) | system |
 | a score | order, order changed, order unparsed, says A, says first | order |
 | a score | slot | number of documents > slot from 0 |
@@ -49,6 +50,7 @@ from pine_engine.lab.evaluation.grid import (
     parsed_answer,
 )
 from pine_engine.lab.evaluation.intervals import Estimate, Flags, Floats
+from pine_engine.lab.evaluation.letter_recall import recall_estimates
 from pine_engine.lab.evaluation.position_bias import bias_estimates
 from pine_engine.lab.evaluation.record import Record
 from pine_engine.lab.evaluation.slots import OVER_ORDERS, group_by_slot, scenario_values
@@ -106,6 +108,7 @@ def _score_estimates(scores: Scores) -> Iterator[Labeled]:
         if TASKS[scores.grid.task].has_letters:
             yield from bias_estimates(scores)
             yield from rating_estimates(scores)
+            yield from recall_estimates(scores)
     for size, table in group_by_slot(scores.columns, scores.metric).items():
         for slot, groups in table.items():
             names = (str(size),) if slot is None else (str(size), str(slot))
@@ -134,7 +137,7 @@ def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
         flags = np.where(np.isnan(values), np.nan, values == score)
         yield name, (), scores.mean((flags, is_parsed))
     yield "unparsed", (), scores.share(scores.averaged, says(None))
-    if metric == "generated" and TASKS[grid.task].choice:
+    if metric == "generated" and TASKS[grid.task].is_judge:
         yield "several verdicts", (), scores.share(scores.averaged, _has_several_choices)
     if metric == "generated" and any(one.thinking for records in scores.averaged for one in records):
         yield "unfinished", (), scores.share(scores.averaged, lambda record: not record.is_finished)

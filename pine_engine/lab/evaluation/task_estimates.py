@@ -1,5 +1,6 @@
 """Estimates of one task, looked up by method, metric, group and name, and as the JSON of `--json`."""
 
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ from pine_engine.lab.evaluation.cautions import cautions, scoring_rules
 from pine_engine.lab.evaluation.grid import BETWEEN, METRICS, Grid, Scores
 from pine_engine.lab.evaluation.intervals import LEVEL, Estimate
 from pine_engine.lab.evaluation.slots import OVER_ORDERS, SCENARIOS
+from pine_engine.prompts.tasks import TASKS
 
 TIMES = ("seconds", "prefill_s", "decode_s")
 TOKENS = ("prompts", "prompt_tokens", "answer_tokens")
@@ -126,6 +128,7 @@ class Row:
             **{key: _json(self.get(group)) for key, group in GROUPS.items()},
             **({"unfinished": _json(one)} if (one := self.get("unfinished")) else {}),
             **self.bias_json(),
+            **({"letters": letters} if (letters := self.letters_json()) else {}),
             **({"ratings": ratings} if (ratings := self.ratings_json()) else {}),
             **({"rating_notes": notes} if (notes := self.rating_notes) else {}),
             "slots": [
@@ -145,6 +148,11 @@ class Row:
         }
 
     @property
+    def is_judge(self) -> bool:
+        """True if the answers are verdicts."""
+        return TASKS[self.grid.task].is_judge
+
+    @property
     def is_bias_detectable(self) -> bool:
         """True if the accuracy is in the range in which position bias can be detected."""
         return DETECTABLE[0] <= self.mean.mean <= DETECTABLE[1]
@@ -160,7 +168,7 @@ class Row:
                 for size in self.grid.num_documents
                 if (one := self.get("cramers v", str(size)))
             ],
-            "is_bias_detectable": self.is_bias_detectable,
+            **({"is_bias_detectable": self.is_bias_detectable} if self.is_judge else {}),
         }
 
     @property
@@ -175,6 +183,27 @@ class Row:
         """Ratings that cannot be compared, or are finite by the additional ties alone."""
         scores = [Scores(self.grid, self.method, metric) for metric in METRICS if metric == self.metric]
         return [note for one in scores if self.rated_models for note in rating_notes(one)]
+
+    @property
+    def letter_sizes(self) -> dict[int, dict[str, Estimate]]:
+        """Recalls by letter, for each number of options."""
+        letters = string.ascii_uppercase
+        found = {
+            size: {letter: one for letter in letters if (one := self.get("recall", str(size), letter))}
+            for size in self.grid.num_documents
+        }
+        return {size: recalls for size, recalls in found.items() if recalls}
+
+    def letters_json(self) -> list[dict[str, Any]]:
+        """Return the recall of each letter and their spread, by number of options."""
+        return [
+            {
+                "num_documents": size,
+                "spread": _json(self.get("recall spread", str(size))),
+                "recalls": [{"letter": letter, "value": _json(one)} for letter, one in recalls.items()],
+            }
+            for size, recalls in self.letter_sizes.items()
+        ]
 
     def ratings_json(self) -> list[dict[str, Any]]:
         """Return the rating of each system, the best first."""

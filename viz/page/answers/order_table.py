@@ -27,7 +27,6 @@ from viz.page.answers.order_answers import Order, OrderAnswers
 from viz.page.answers.shown import Shown
 from viz.page.common.limits import MAX_DOCUMENTS
 
-JUDGE_LEGEND = "Letter: document of the verdict."
 GROUPS: dict[Role, str] = {
     "method": "Methods of the PINE paper",
     "control": "Controls",
@@ -62,7 +61,8 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
     is_correct, orders = is_correct_by(shown.form.row, accepted), shown.all_orders
     has_internals = shown.run is None or shown.run.has_internals
     methods = [_method(card, shown, is_correct) for card in shown.cards]
-    legend = JUDGE_LEGEND if shown.form.row.has_letters else LEGEND
+    task = shown.form.row
+    legend = f"Letter: document of the {task.nouns.finding}." if task.has_letters else LEGEND
     return json.dumps(
         {
             "methods": methods,
@@ -138,10 +138,12 @@ def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | 
             "is_correct": is_right and not is_cut_off,
             "is_cut_off": is_cut_off,  # True if the answer contains an accepted one, but has no end
         }
-        if is_done and shown.form.row.has_letters:  # the verdict of a judge
-            verdict = shown.form.row.parse(text)
+        task = shown.form.row
+        if is_done and task.has_letters:  # the verdict of a judge, or the choice of an option
+            verdict, nouns = task.parse(text), task.nouns
             is_first = verdict == document_letter(order[0])
-            cell |= {"verdict": verdict or "no verdict", "is_first": is_first}
+            cell |= {"verdict": verdict or f"no {nouns.finding}", "is_first": is_first}
+            cell |= {"nouns": [nouns.finding, nouns.document]}
         if is_known and card.method in answers.origins:
             cell["origin"] = asdict(answers.origins[card.method])
         cells.append(cell)
@@ -210,6 +212,6 @@ def _count(method: Mapping[str, Any]) -> str:
         scored += f" ({num_cut_off} more contain the answer, cut off)"
     noun = "answer"
     if "verdict" in done[0]:
-        noun, named = "verdict", sum(answer["is_first"] for answer in done)
-        scored += f", for the first answer in {named} of {len(done)} orders"
+        (noun, document), named = done[0]["nouns"], sum(answer["is_first"] for answer in done)
+        scored += f", for the first {document} in {named} of {len(done)} orders"
     return f"{method['label']} gave {count} {noun}{'s' * (count != 1)}{scored}."

@@ -39,8 +39,9 @@ class Form:
 
     @property
     def row(self) -> Task:
-        """Return the task for the number of documents."""
-        return TASKS[self.task].sized(len(self.entries))
+        """Return the task for the documents."""
+        texts = [entry.text for entry in sorted(self.entries, key=lambda entry: entry.letter)]
+        return TASKS[self.task].sized(len(texts)).with_documents(texts)
 
     @property
     def used_instruction(self) -> str:

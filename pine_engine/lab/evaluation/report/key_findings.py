@@ -46,6 +46,8 @@ def _sentences(rows: Mapping[str, Row]) -> Iterator[str]:
             yield from _unparsed(rows[name])
             if _is_mostly_parsed(rows[name]):
                 yield _over_orders(rows[name])
+    for row in rows.values():
+        yield from letter_recalls(row)
     if BASELINE in rows:
         yield from hard_to_detect(rows[BASELINE])
     if SUBJECT not in rows:
@@ -97,9 +99,18 @@ def _unparsed(row: Row) -> Iterator[str]:
     yield f"{sentence}."
 
 
+def letter_recalls(row: Row) -> Iterator[str]:
+    """Yield the recall of each letter of a multiple choice, and their spread."""
+    for size, recalls in row.letter_sizes.items():
+        shares = ", ".join(f"{letter} {quantity(one.mean)}" for letter, one in recalls.items())
+        spread = estimated(row.get("recall spread", str(size)))
+        letters = f"recall per letter of {size}" if len(row.letter_sizes) > 1 else "recall per letter"
+        yield f"{method_label(row.method)}, {letters}: {shares} %; spread {spread} points."
+
+
 def hard_to_detect(row: Row) -> Iterator[str]:
     """Yield the accuracy of a judge if position bias is hard to detect there."""
-    if row.bias_json() and row.mean.is_parsed and not row.is_bias_detectable:
+    if row.is_judge and row.bias_json() and row.mean.is_parsed and not row.is_bias_detectable:
         low, high = (f"{100 * end:.0f}" for end in DETECTABLE)
         accuracy = f"{method_label(row.method)}’s accuracy is {estimated(row.mean)} %"
         yield f"{accuracy}, not {low} to {high} %: position bias is hard to detect there (arXiv 2607.20864)."

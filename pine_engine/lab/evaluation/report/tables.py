@@ -95,7 +95,8 @@ def pivot(name: str, rows: Sequence[Row], columns: Columns, *, heads: int = 3, *
     The columns of texts.toml follow those of the caller.
     """
     runs = {row.run for row in rows}
-    columns = {**columns, **_texts()[name].get("columns", {})}
+    further = _texts()[name].get("columns", {})
+    columns = {**columns, **{title.format(**values): cell for title, cell in further.items()}}
     if len(runs) == 1:
         del columns["run"]
         heads -= 1

@@ -180,7 +180,8 @@ def subset_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
 
 
 def bias_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
-    """Yield the position bias of each judge as one line, nothing without several orders."""
+    """Yield the position bias of each judge or choice as one line, nothing without several orders."""
+    nouns = TASKS[task].nouns
     rows = [row for row in metric_rows(task, runs, ["generated", "chosen"]) if row.bias_json()]
     sizes = sorted({size for row in rows for size in row.grid.num_documents})
     columns: Columns = {
@@ -190,11 +191,29 @@ def bias_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
         "names the first slot, %": "first slot",
         "more than chance": "first slot excess",
         "consistent, %": "consistent",
-        "better answer first less last": "order gap",
-        **{f"Cramér’s V, {size} answers": ("cramers v", str(size)) for size in sizes},
+        f"{nouns.gold} first less last": "order gap",
+        **{f"Cramér’s V, {size} {nouns.document}s": ("cramers v", str(size)) for size in sizes},
     }
     if rows:
-        yield pivot("bias_results", rows, columns)
+        limits = f" {tables.text('detectable')}" if TASKS[task].is_judge else ""
+        gold = nouns.gold.capitalize()
+        yield pivot("bias_results", rows, columns, nouns=nouns, gold=gold, limits=limits)
+
+
+def recall_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
+    """Yield the recall of each letter of a multiple choice, and their spread."""
+    measured = metric_rows(task, runs, ["generated", "chosen"])
+    rows = [replace(row, part=str(size)) for row in measured for size in row.letter_sizes]
+    letters = sorted({letter for row in measured for of in row.letter_sizes.values() for letter in of})
+    columns: Columns = {
+        **HEADS,
+        "options": lambda row: row.part,
+        "n": lambda row: from_to([one.num_examples for one in row.means("recall", letters).values()]),
+        **{letter: ("recall", letter) for letter in letters},
+        "spread": "recall spread",
+    }
+    if rows:
+        yield pivot("recall_results", rows, columns, heads=4)
 
 
 def rating_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
@@ -230,7 +249,10 @@ def position_bias(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
             for row in metric_rows(task, runs, ["generated", "chosen"])
             for name in row.means("order", row.grid.orders)
         ]
-        yield pivot("position_bias", rows, columns, heads=4)
+        finding = TASKS[task].nouns.finding
+        yield pivot(
+            "position_bias", rows, columns, heads=4, finding=finding, document=TASKS[task].nouns.document
+        )
 
 
 def cost_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
