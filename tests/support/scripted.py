@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support.tokenizers import THINKING, letter_tokenizer
@@ -40,12 +39,6 @@ def scripted_llama(ids: Sequence[int], vocab_size: int, width: int = 128) -> "Ll
         for token, following in pairwise(ids):
             model.lm_head.weight[following, token] = 1.0
     return model
-
-
-def save_thinking_model(folder: Path) -> None:
-    """Save the model and the tokenizer of `thinking_model`."""
-    for part in thinking_model():
-        part.save_pretrained(folder)
 
 
 def thinking_model(text: str = "hm</think>Ana") -> "tuple[LlamaForCausalLM, Any]":
