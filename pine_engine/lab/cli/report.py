@@ -79,6 +79,14 @@ STUDIES = {
 }
 """Methods and orders of the paper for each public dataset, as `evaluate` takes them."""
 
+GENERATED_STUDIES = {
+    "judge-2": STUDIES["llmbar"],
+    "facts-3": (_METHODS, "gold-at:0,gold-at:1,gold-at:2,shuffled:1"),
+    "facts-10": STUDIES["lost-in-the-middle-10"],
+    "facts-20": STUDIES["lost-in-the-middle-20"],
+}
+"""The same for generated datasets, which are of the paper's form and need no network."""
+
 
 def reproduce_paper(
     output_dir: OutputDir,
@@ -97,17 +105,19 @@ def reproduce_paper(
 
     Args:
         output_dir: Folder for one run per dataset, and for their report.
-        sets: Names of datasets, of those that `download-data` lists. Default: all datasets of the paper.
+        sets: Names of datasets, of those that `download-data` lists. No network is needed for judge-2,
+            facts-3, facts-10 and facts-20, which are generated. Default: all datasets of the paper.
         data: Folder into which `download-data` wrote the datasets.
-        methods: Methods and wrappers, as for evaluate; all for every method. Default: those of the paper.
+        methods: Methods and wrappers, as for evaluate; all as for evaluate. Default: those of the paper.
         limit: Maximum number of examples per dataset. Default: all.
         sample_seed: Seed of a random sample of examples. Default: the first examples.
         max_new_tokens: Maximum length of an answer, in tokens. Default: that of the task.
         model: Model to evaluate.
     """
     names = list(dict.fromkeys(sets or STUDIES))
-    if unknown := [name for name in names if name not in STUDIES]:
-        raise UnknownNameError("set", unknown[0], STUDIES)
+    studies = STUDIES | GENERATED_STUDIES
+    if unknown := [name for name in names if name not in studies]:
+        raise UnknownNameError("set", unknown[0], studies)
     if missing := [name for name in names if not (data / f"{name}.jsonl").is_file()]:
         commands = [f"python -m pine_engine download-data {name} --output-dir {data}" for name in missing]
         files = ", ".join(f"{name}.jsonl" for name in missing)
@@ -116,7 +126,7 @@ def reproduce_paper(
     for name in names:
         run = output_dir / name
         output.print_note(f"{name}, to {run}")
-        methods_of_paper, orders = STUDIES[name]
+        methods_of_paper, orders = studies[name]
         options = EvaluationOptions(
             methods=methods or methods_of_paper,
             orders=orders,

@@ -15,7 +15,7 @@ import torch
 from pine_engine import Engine
 from pine_engine.cli import output
 from pine_engine.engine import passes
-from pine_engine.lab.cli.report import STUDIES
+from pine_engine.lab.cli.report import GENERATED_STUDIES, STUDIES
 from pine_engine.lab.data.registry import PUBLIC_SETS
 from pine_engine.lab.debias.plan import is_learned_example
 from pine_engine.lab.debias.wrappers import DEBIASERS
@@ -365,4 +365,19 @@ def test_missing_datasets_are_named_with_download_commands(folder: Path, pine: R
     assert outcome.status == 2 and not (folder / "runs").exists() and "llmbar" not in outcome.stderr
     for name in ("key-value-75", "mt-bench"):
         assert f"python -m pine_engine download-data {name} --output-dir ." in outcome.stderr
-    assert set(STUDIES) <= set(PUBLIC_SETS)
+    assert set(STUDIES | GENERATED_STUDIES) <= set(PUBLIC_SETS)
+
+
+def test_generated_dataset_is_tried_without_a_network(folder: Path, pine: Run) -> None:
+    assert not any(PUBLIC_SETS[name].files for name in GENERATED_STUDIES)
+    for name in ("facts-3", "judge-2"):
+        assert pine("download-data", name, "--limit", 1).status == 0
+    line = "reproduce-paper facts-3 judge-2 --output-dir runs --max-new-tokens 1 --limit 1"
+    assert pine(*line.split(), "--methods", "vanilla,pine").status == 0
+    for name in ("facts-3", "judge-2"):
+        records = read_records(folder / "runs" / name)
+        assert not any(record.error for record in records)
+        assert {record.order_name for record in records} > {*GENERATED_STUDIES[name][1].split(",")} - {
+            "judge"
+        }
+    assert (folder / "runs" / "report" / "report.html").stat().st_size > 0
