@@ -54,10 +54,11 @@ export const mount = ({ element, trigger, props, watch }) => {
 
   // Cards ---------------------------------------------------------------------------------------
 
-  const newCard = ({ title = "", text = "" } = {}) => {
+  const newCard = ({ title = "", text = "", score = null } = {}) => {
     const node = element.querySelector("template").content.firstElementChild.cloneNode(true);
     const part = (selector) => node.querySelector(selector);
     const card = {
+      score, // of a retriever
       node,
       badge: part(".page-badge"),
       slot: part(".pine-slot"),
@@ -85,7 +86,7 @@ export const mount = ({ element, trigger, props, watch }) => {
       card.badge.innerHTML = props.badges[letter];
       card.badge.dataset.letter = letter;
     }
-    card.slot.textContent = `slot ${slot + 1}`;
+    card.slot.textContent = `slot ${slot + 1}${card.score === null ? "" : `, score ${card.score}`}`;
     card.name.textContent = words.owned ? nameOf(letter) : "";
     card.title.hidden = !words.title;
     card.title.placeholder = words.title;
@@ -134,7 +135,12 @@ export const mount = ({ element, trigger, props, watch }) => {
 
   const send = () => {
     sent = JSON.stringify(
-      slots.map(({ card, letter }) => ({ letter, title: textOf(card.title), text: textOf(card.text) })),
+      slots.map(({ card, letter }) => ({
+        letter,
+        title: textOf(card.title),
+        text: textOf(card.text),
+        ...(card.score === null ? {} : { score: card.score }),
+      })),
     );
     props.value = sent;
     document.dispatchEvent(new CustomEvent("pine:ordered", { detail: slots.map(({ letter }) => letter) }));
@@ -165,9 +171,11 @@ export const mount = ({ element, trigger, props, watch }) => {
   /* Create cards, but keep those with equal texts and with them the focus. */
   const read = (value) => {
     const free = slots.map(({ card }) => card);
-    return JSON.parse(value).map(({ letter, title, text }) => {
-      const same = free.findIndex((card) => card.title.value === title && card.text.value === text);
-      return { card: same < 0 ? newCard({ title, text }) : free.splice(same, 1)[0], letter };
+    return JSON.parse(value).map(({ letter, title, text, score = null }) => {
+      const same = free.findIndex(
+        (card) => card.title.value === title && card.text.value === text && card.score === score,
+      );
+      return { card: same < 0 ? newCard({ title, text, score }) : free.splice(same, 1)[0], letter };
     });
   };
 

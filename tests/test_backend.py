@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
 import pytest
 
-from pine_engine import METHODS, TASKS, Engine, PineError
+from pine_engine import METHODS, TASKS, Document, Engine, InputError, PineError
 from pine_engine.backend import Backend
 from pine_engine.endpoint.client import Endpoint
 from pine_engine.engine.events import GenerationFinished, RunFinished
@@ -15,8 +16,9 @@ from pine_engine.engine.order_results import OrderResult, summarize_orders
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.scheduling.work import Work
 from tests.support.api_server import running_server
+from tests.support.errors import has_field
 
-FITTING = ("vanilla", "reorder_content")
+FITTING = ("vanilla", "reorder_content", "by_score", "by_score_reversed", "ends_by_score")
 ORDERS = list(permutations(range(3)))
 
 
@@ -33,7 +35,8 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 
 def layout_on(backend: Backend, question: str = "Who has the key?") -> TokenLayout:
-    documents = ["Ann has the bell.", "Ben has the key.", "Cy has the map."]
+    texts = ["Ann has the bell.", "Ben has the key.", "Cy has the map."]
+    documents = [Document(text, score=score) for text, score in zip(texts, (0.5, -1, 0.5), strict=True)]
     tokenizer: Any = vars(type(backend)).get("tokenizer") or vars(backend)["tokenizer"]
     return backend.tokenize(TASKS["retrieval_qa"].prompt(tokenizer, question=question, documents=documents))
 
@@ -63,7 +66,15 @@ def test_orders_are_reported_in_turn_and_compared_with_the_first(backend: Backen
         for method, one in result.comparisons.items():
             assert one.same_text == (one.text == results[0].comparisons[method].text)
     stats = summarize_orders([result.comparisons for result in results])
-    assert stats["reorder_content"].num_distinct_answers == 1 < stats["vanilla"].num_distinct_answers
+    vanilla, *invariant = (stats[name].num_distinct_answers for name in FITTING)
+    assert set(invariant) == {1} and vanilla > 1
+
+
+def test_method_by_score_is_refused_without_one(backend: Backend) -> None:
+    layout = replace(layout_on(backend), scores=(0.5, None, 0.5))
+    for name in ("by_score", "ends_by_score"):
+        with pytest.raises(InputError, check=has_field("methods"), match=f"{name}.*document 2"):
+            backend.generate(layout, methods=["vanilla", name])
 
 
 def test_several_prompts_have_the_answers_of_one(backend: Backend) -> None:

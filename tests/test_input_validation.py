@@ -27,6 +27,7 @@ from pine_engine.models.load import resolve
 from pine_engine.prompts.prompt import Piece, segment_text
 from pine_engine.reprs import html_table, shorten
 from pine_engine.rows.documents import as_documents
+from tests.support.errors import has_field
 from tests.support.families import TinyLlama
 from tests.support.tokenizers import letter_tokenizer
 
@@ -90,7 +91,11 @@ ACCEPTED: dict[str, tuple[Callable[[Any, Any], Any], list[Any]]] = {
     ),
     "all methods": (
         lambda _, methods: pine.get_methods(methods),
-        [list(pine.METHODS), "all", "ALL", pine.METHODS, pine.METHODS.keys(), pine.METHODS.values()],
+        [list(pine.METHODS), pine.METHODS, pine.METHODS.keys(), pine.METHODS.values()],
+    ),
+    "methods without scores": (
+        lambda _, methods: pine.get_methods(methods),
+        ["all", "ALL", [name for name, row in pine.METHODS.items() if not row.needs_scores]],
     ),
     "method": (
         lambda engine, method: (batch_answer(engine, method=method).token_ids,
@@ -211,12 +216,21 @@ def test_documents_of_other_libraries_keep_their_metadata(name: str) -> None:
     assert [document.metadata for document in documents] == [{"source": "a.md"}, {"source": "b.md"}]
 
 
-def test_metadata_of_single_document_has_its_score_and_is_not_in_json() -> None:
+def test_score_of_single_document_is_in_json_unlike_other_metadata() -> None:
     node = SimpleNamespace(text="red", metadata={"source": object()}, score=0.5)
     assert as_documents(node)[0].metadata == {"source": node.metadata["source"], "score": 0.5}
     request = pine.Request.model_validate({"question": "Who?", "documents": [node]})
-    assert request.documents[0].metadata["score"] == 0.5
-    assert json.loads(request.model_dump_json())["documents"] == [{"text": "red", "title": ""}]
+    assert request.documents[0].score == request.documents[0].metadata["score"] == 0.5
+    assert json.loads(request.model_dump_json())["documents"] == [{"text": "red", "title": "", "score": 0.5}]
+    assert pine.Request.model_validate_json(request.model_dump_json()).documents[0].score == 0.5
+
+
+@pytest.mark.parametrize("score", [True, "high", "nan", float("inf"), [0.5]])
+def test_score_that_is_no_finite_number_is_refused_or_metadata(score: Any) -> None:
+    with pytest.raises(pine.InputError, check=has_field("score of a document")):
+        pine.Document("red", score=score)
+    (document,) = as_documents({"text": "red", "score": score})
+    assert document.score is None and document.metadata == {"score": score}
 
 
 def test_prefix_cache_serves_one_model(engine: pine.Engine, tiny_llama: TinyLlama) -> None:

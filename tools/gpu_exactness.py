@@ -71,7 +71,7 @@ def random_layout() -> pine.TokenLayout:
         return tuple(generator.randrange(3, 997) for _ in range(count))
 
     documents = tuple(tokens(generator.randrange(20, 120)) for _ in range(6))
-    return pine.TokenLayout(tokens(20), documents, tokens(12))
+    return pine.TokenLayout(tokens(20), documents, tokens(12), scores=(0.5, 0.9, -0.2, 0.5, 0.1, 0.3))
 
 
 def random_model(

@@ -18,6 +18,7 @@ from pine_engine.cli.options import (
 )
 from pine_engine.cli.output import CommandResult
 from pine_engine.cli.receive import receive
+from pine_engine.methods.plan import check_scores
 from pine_engine.prompts.chat_templates import parse_kwargs
 from pine_engine.prompts.request import read_requests
 from pine_engine.rows.columns import parse_columns
@@ -49,10 +50,12 @@ def compare(
     selected = method_names(methods)
     requests = read_requests(file, pine.Request, limit, parse_columns(columns))
     backend, kwargs = server.open_backend(model, parse_kwargs(chat_template_kwargs))
-    names = [method.name for method in backend.select_methods(selected)]
+    chosen = backend.select_methods(selected)
+    names = [method.name for method in chosen]
     prompts = [(name, request.with_kwargs(kwargs).tokenize(backend)) for name, request in requests]
-    for _, layout in prompts:
+    for prompt, layout in prompts:
         backend.check_length(layout, max_new_tokens)
+        check_scores(layout, chosen, prompt)
     received = receive(backend, prompts, names, max_new_tokens=max_new_tokens)
     results = [
         {"id": name, **answers[method]}

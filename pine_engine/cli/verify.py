@@ -26,6 +26,7 @@ from pine_engine.cli.options import (
 from pine_engine.cli.output import CommandResult
 from pine_engine.cli.receive import receive
 from pine_engine.errors import InputError
+from pine_engine.methods.plan import check_scores
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.chat_templates import parse_kwargs
 from pine_engine.rows.columns import parse_columns
@@ -95,12 +96,14 @@ def verify(
 
     examples = read_examples(data, options.limit, columns=parse_columns(options.columns))
     backend, kwargs = server.open_backend(model, parse_kwargs(options.chat_template_kwargs))
-    names = [method.name for method in backend.select_methods(selected)]
+    chosen = backend.select_methods(selected)
+    names = [method.name for method in chosen]
     prompts = [
         (example.id, example.comparison().with_kwargs(kwargs).tokenize(backend)) for example in examples
     ]
-    for _, layout in prompts:
+    for prompt, layout in prompts:
         backend.check_length(layout, options.max_new_tokens)
+        check_scores(layout, chosen, prompt)
     orders = [
         pine.sample_orders(layout.num_documents, options.num_orders or DATA_ORDERS, options.seed)
         for _, layout in prompts

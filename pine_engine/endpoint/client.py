@@ -24,6 +24,7 @@ from pine_engine.engine.reordering import FirstPass, reorder_documents
 from pine_engine.engine.run import MAX_NEW_TOKENS, MethodsLike, RunOptions
 from pine_engine.errors import EndpointError, InputError
 from pine_engine.input_validation import check_api_key
+from pine_engine.methods.plan import check_scores
 from pine_engine.methods.table import METHODS, Method, Output, Requirement, default_methods, get_methods
 from pine_engine.optional_packages import import_extra
 from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
@@ -265,6 +266,8 @@ class Endpoint:
         if needed := [name for name, value in options.items() if value] or ["stop_at_eos"][stop_at_eos:]:
             raise InputError(f"{needed[0]} needs a loaded model. {NO_INTERNALS}", field=needed[0])
         layouts = list(map(self.tokenize, prompts))
+        for layout in layouts:
+            check_scores(layout, methods)
         chosen = None
         if orders is not None:
             chosen = [choose_orders(*each) for each in zip(layouts, orders, strict=True)]

@@ -28,6 +28,7 @@ from pine_engine.engine.events import (
 from pine_engine.engine.prepared_model import PreparedModel, check_engine
 from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import as_int, as_tuple_of, sequence
+from pine_engine.methods.plan import check_scores
 from pine_engine.methods.table import Method, get_method
 from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.network.parallel import has_hooks
@@ -389,6 +390,7 @@ def generate_batch(
     for layout, one in zip(layouts, methods, strict=True):
         engine.check_method(one)
         engine.check_length(layout, max_new_tokens)
+        check_scores(layout, [one])
 
     @torch.inference_mode()
     def prefill() -> Iterator[ActiveGeneration]:

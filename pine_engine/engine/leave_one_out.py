@@ -1,7 +1,7 @@
 """Leave one document out: how much the log-probability of an answer falls without each document."""
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pine_engine.engine.events import Event, RunResult
@@ -89,10 +89,8 @@ def score_without_documents(
             message = f"no answer of {method.name}: got a run of {', '.join(answers)}. Run it again with it."
             raise InputError(message, field="methods")
     engine.check_length(layout, max(len(answers[method.name].token_ids) for method in selected))
-    documents = layout.documents
-    prompts = [layout] + [
-        replace(layout, documents=documents[:slot] + documents[slot + 1 :]) for slot in range(len(documents))
-    ]
+    slots = range(layout.num_documents)
+    prompts = [layout] + [layout.select([slot for slot in slots if slot != out]) for out in slots]
 
     def work(control: RunControl) -> Coroutine[None]:
         for method in selected:

@@ -2,7 +2,8 @@
 
 Sources: Peysakhovich and Lerer 2023, adamlerer/synthwiki (attention sorting); Chen et al. 2025,
 OSU-NLP-Group/In-Context-Reranking; Jiang et al. 2024, microsoft/LLMLingua (query likelihood, and the
-arrangement `ends`); Hsieh et al. 2024, "Found in the Middle" (calibrated attention, no code released).
+arrangement `ends`); Hsieh et al. 2024, "Found in the Middle" (calibrated attention, no code released); Yi et
+al. 2025, "Attention Basin", and the package attnrank 0.1.0 of another author (arrangement `attended`).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,9 +16,13 @@ from torch import Tensor
 
 from pine_engine.attention.arithmetic import attention_weights, tail_mask
 from pine_engine.attention.recorder import StoredKeys, TraceRecorder
+from pine_engine.methods.plan import check_scores
 from pine_engine.methods.table import Arrangement, Method, ScoreKind
 from pine_engine.network.registration import LayerInput
 from pine_engine.prompts.layout import TokenLayout
+
+BASIN_RATIO = 1.5
+"""Least ratio of attention to the ends, over that to the slots between them, of a basin (attnrank 0.1.0)."""
 
 MIN_DEVIATIONS = -2
 """Tokens whose calibrated score is this many standard deviations from the document's mean do not count."""
@@ -43,17 +48,25 @@ def reorder_documents(layout: TokenLayout, method: Method, first_pass: FirstPass
     """Return the prompt with its documents in the order of the method; the input order without a score."""
     if method.score is None:
         return layout
+    check_scores(layout, [method])
     for _ in range(method.rounds):
         scores, documents = SCORES[method.score](layout, first_pass), layout.documents
         # Token ids resolve ties, so that the order depends on contents alone.
         best_first = sorted(range(len(scores)), key=lambda place: (-scores[place], documents[place]))
-        layout = layout.reorder(ARRANGEMENTS[method.arrangement](best_first))
+        slots = ARRANGEMENTS[method.arrangement](layout, first_pass)
+        placed = dict(zip(slots, best_first, strict=True))
+        layout = layout.reorder([placed[slot] for slot in range(layout.num_documents)])
     return layout
 
 
 def _equal_scores(layout: TokenLayout, first_pass: FirstPass) -> list[float]:
     """Return equal scores, so that token ids alone decide."""
     return [0.0] * layout.num_documents
+
+
+def _given_scores(layout: TokenLayout, first_pass: FirstPass) -> list[float]:
+    """Return the scores that a retriever gave the documents."""
+    return [score for score in layout.scores if score is not None]
 
 
 def _question_likelihood(layout: TokenLayout, first_pass: FirstPass) -> list[float]:
@@ -98,14 +111,19 @@ def key_attention(layout: TokenLayout, first_pass: FirstPass, *, last_only: bool
 
     With `last_only`, it is that of the last token, and the mean over layers and heads.
     """
-    recorder = _KeyRecorder(1 if last_only else layout.suffix_length)
-    first_pass.run(layout, recorder)
-    by_layer = torch.stack(recorder.by_layer)  # (A, H, n)
+    by_layer = _attention_by_head(layout, first_pass, 1 if last_only else layout.suffix_length)
     total, num_heads = by_layer.sum((0, 1)), by_layer[..., 0].numel()
     if first_pass.num_processes > 1:  # each has its own heads
         torch.distributed.all_reduce(total)
         num_heads *= first_pass.num_processes
     return total.cpu() / (num_heads if last_only else 1)
+
+
+def _attention_by_head(layout: TokenLayout, first_pass: FirstPass, num_queries: int) -> Tensor:
+    """Return the mean attention of the last tokens to each token by layer and head, (A, H, n) in float64."""
+    recorder = _KeyRecorder(num_queries)
+    first_pass.run(layout, recorder)
+    return torch.stack(recorder.by_layer)
 
 
 class _KeyRecorder(TraceRecorder):
@@ -129,6 +147,7 @@ class _KeyRecorder(TraceRecorder):
 
 SCORES: dict[ScoreKind, Callable[[TokenLayout, FirstPass], list[float]]] = {
     "content": _equal_scores,
+    "given": _given_scores,
     "likelihood": _question_likelihood,
     "attention": _last_token_attention,
     "rerank": _calibrated_attention,
@@ -136,16 +155,48 @@ SCORES: dict[ScoreKind, Callable[[TokenLayout, FirstPass], list[float]]] = {
 """Scores of the documents, the better the larger."""
 
 
-def _ends(best_first: Sequence[int]) -> list[int]:
-    """Arrange the best document first, the second last, the third second, and so on."""
-    return [*best_first[::2], *reversed(best_first[1::2])]
+def _ends(layout: TokenLayout, first_pass: FirstPass) -> list[int]:
+    """Return the first slot, the last, the second, and so on."""
+    last = layout.num_documents - 1
+    return [last - rank // 2 if rank % 2 else rank // 2 for rank in range(last + 1)]
 
 
-ARRANGEMENTS: dict[Arrangement, Callable[[Sequence[int]], Sequence[int]]] = {
-    "best_first": list,
-    "best_last": lambda best_first: best_first[::-1],
+def _attended(layout: TokenLayout, first_pass: FirstPass) -> list[int]:
+    """Return the slots by the attention that the suffix gives them, the most attended first.
+
+    Each document is in each slot once: the attention is that of all rotations of the documents, sorted by
+    token ids. It is taken from the first layer in which both ends get BASIN_RATIO times the mean of the slots
+    between them or more. If there is none, as for two documents, it is the mean over layers. The paper
+    measures it once per model, on a calibration set.
+    """
+    documents, count = sorted(layout.documents), layout.num_documents
+    if count == 1:
+        return [0]
+    rotations = []
+    for start in range(count):
+        rotated = TokenLayout(layout.prefix, (*documents[start:], *documents[:start]), layout.suffix)
+        weights = _attention_by_head(rotated, first_pass, layout.suffix_length).sum(1)  # (A, n)
+        of_slots = [weights[:, rotated.document_slice(slot)].sum(-1) for slot in range(count)]
+        rotations.append(torch.stack(of_slots, -1))
+    by_layer = torch.stack(rotations).sum(0)  # (A, D)
+    if first_pass.num_processes > 1:  # each has its own heads
+        torch.distributed.all_reduce(by_layer)
+    profile = next(filter(_is_basin, by_layer), by_layer.mean(0)).tolist()
+    return sorted(range(count), key=lambda slot: -profile[slot])
+
+
+def _is_basin(profile: Tensor) -> bool:
+    """Check whether both ends of a profile (D,) get more attention than the slots between them."""
+    return len(profile) > 2 and bool(profile[[0, -1]].min() >= BASIN_RATIO * profile[1:-1].mean())
+
+
+ARRANGEMENTS: dict[Arrangement, Callable[[TokenLayout, FirstPass], Sequence[int]]] = {
+    "best_first": lambda layout, _: range(layout.num_documents),
+    "best_last": lambda layout, _: range(layout.num_documents)[::-1],
     "ends": _ends,
+    "attended": _attended,
 }
+"""Slots of the documents, that of the best document first."""
 
 
 def calibrated_shares(layout: TokenLayout, method: Method, first_pass: FirstPass) -> tuple[float, ...]:

@@ -27,6 +27,7 @@ from pine_engine.engine.prefix_cache import PrefixCache
 from pine_engine.engine.prepared_model import PreparedModel
 from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import as_int, describe
+from pine_engine.methods.plan import check_scores
 from pine_engine.methods.table import Method
 from pine_engine.network.thread_tuner import attention_threads, torch_num_threads
 from pine_engine.prompts.layout import TokenLayout
@@ -255,6 +256,7 @@ def prepare_run(
         parts["documents"] = as_documents(parts["documents"])
     layout = tokenize_request(model, prompt, **parts)
     model.check_length(layout, max_new_tokens)
+    check_scores(layout, selected)
     if prefix_cache:
         prefix_cache.belong_to(model.model)
     config = TraceConfig() if trace is True else trace or None

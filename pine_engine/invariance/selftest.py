@@ -1,6 +1,7 @@
 """Self-test: order invariance on the hardware, dtype and model in use (docs/exactness.md)."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -180,12 +181,16 @@ def prompts(vocabulary: int) -> dict[str, TokenLayout]:
 
     twice = ids(11)
     mixed = (ids(7), ids(40), twice, ids(3), ids(11), ids(1), twice)
-    return {
+    layouts = {
         "documents of many lengths": TokenLayout(ids(9), mixed, ids(6)),
         "documents of equal length": prompt(9, (12, 12, 12, 12), 6),
         "duplicate documents": TokenLayout(ids(9), (twice, ids(8), twice, ids(11), twice), ids(6)),
         "documents of one token": prompt(9, (1, 1, 14, 1), 6),
         "a prompt of a few tokens": prompt(1, (2, 1, 3), 2),
+    }
+    return {
+        label: replace(layout, scores=tuple(float(slot % 3) for slot in range(layout.num_documents)))
+        for label, layout in layouts.items()
     }
 
 

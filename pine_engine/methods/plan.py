@@ -6,6 +6,7 @@ Without positions, all starts and offsets are 0. Superposition has real-valued p
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,10 +14,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pine_engine.errors import InputError
 from pine_engine.methods.table import Method, Sorting
 from pine_engine.prompts.layout import IntArray, TokenLayout
 
 MASKED = -1  # start or position of tokens to which the query does not attend
+
+
+def check_scores(layout: TokenLayout, methods: Iterable[Method], name: str = "") -> None:
+    """Raise InputError if a method needs the score of each document, and one has none.
+
+    Args:
+        layout: Prompt.
+        methods: Methods that run.
+        name: Name of the prompt in the message, "" for a single one.
+    """
+    missing = [slot for slot, score in enumerate(layout.scores or (None,)) if score is None]
+    for method in methods:
+        if method.needs_scores and missing:
+            where = f"{name}: " if name else ""
+            message = (
+                f"{where}{method.name} needs the score of each document by a retriever, a finite number:"
+            )
+            advice = 'Add "score" to the documents, or leave the method out.'
+            raise InputError(f"{message} document {missing[0] + 1} has none. {advice}", field="methods")
 
 
 @dataclass(frozen=True)

@@ -62,17 +62,22 @@ KeyWeighting = Literal["nothing", "documents", "documents_and_prefix", "adaptive
 QuestionPlace = Literal["once", "in_every_document"]
 """Place of the question: after all documents, or after each of them, in one prefill with it."""
 
-ScoreKind = Literal["content", "likelihood", "attention", "rerank"]
+ScoreKind = Literal["content", "given", "likelihood", "attention", "rerank"]
 """Score by which the documents are reordered before the run.
 
 - `content`: their token ids, the smallest first.
+- `given`: score of a retriever, which comes with the document.
 - `likelihood`: log-probability of the question after the document alone.
 - `attention`: attention of the last token.
 - `rerank`: attention of the question minus that of a question without content.
 """
 
-Arrangement = Literal["best_first", "best_last", "ends"]
-"""Places of the documents by score; `ends`: the best first, the second last, the third second, and so on."""
+Arrangement = Literal["best_first", "best_last", "ends", "attended"]
+"""Places of the documents by score.
+
+- `ends`: the best first, the second last, the third second, and so on.
+- `attended`: the best in the slot to which the model attends most, and so on (AttnRank).
+"""
 
 MergeKind = Literal["least_entropy", "mean", "naive_bayes", "logits", "probabilities"]
 """Merging of the next-token distributions of streams, which have one document or one RoPE base each.
@@ -187,7 +192,12 @@ class Method:
     @property
     def is_order_invariant(self) -> bool:
         """True if the output is independent of the document order (specification 2, last column)."""
-        return self.encodes_set or self.score in ("content", "likelihood")
+        return self.encodes_set or self.score in ("content", "given", "likelihood")
+
+    @property
+    def needs_scores(self) -> bool:
+        """True if each document needs the score of a retriever."""
+        return self.score == "given"
 
     @property
     def encodes_set(self) -> bool:
@@ -289,14 +299,15 @@ def default_methods(requirement: Requirement) -> tuple[Method, ...]:
 
 TUTORIAL_METHODS = tuple(method for method in METHODS.values() if method.in_tutorial)
 
-ALL = "all"  # name that selects every method
+ALL = "all"  # name that selects every method that needs no scores of documents
 
 
 def get_methods(methods: str | Method | Iterable[str | Method] | None = None) -> tuple[Method, ...]:
     """Return the named methods in their order.
 
     Args:
-        methods: One or more names in any case, or methods; "all" for every method, None for the default ones.
+        methods: One or more names in any case, or methods; "all" for every method that needs no scores of
+            documents, None for the default ones.
 
     Raises:
         InputError: A name is unknown or occurs twice, or there is none.
@@ -310,7 +321,7 @@ def get_methods(methods: str | Method | Iterable[str | Method] | None = None) ->
         raise InputError(f"no method was chosen; choose at least one of: {known}", field="methods")
     is_all = [isinstance(item, str) and item.lower() == ALL for item in items]
     if is_all == [True]:
-        return tuple(METHODS.values())
+        return tuple(method for method in METHODS.values() if not method.needs_scores)
     if any(is_all):
         raise InputError(f"{ALL!r} selects every method; name it alone", field="methods")
     found = tuple(map(get_method, items))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, describe, sequence
-from pine_engine.prompts.prompt import Piece, Prompt, Segment
+from pine_engine.prompts.prompt import Piece, Prompt, Segment, as_scores
 from pine_engine.reprs import short_repr
 
 IntArray = NDArray[np.int64]
@@ -40,16 +40,18 @@ class TokenLayout:
         suffix: Ids after the documents.
         task_length: Number of suffix tokens after the question, such as those of the assistant header. Only
             methods that repeat the question use it.
+        scores: Score of each document by a retriever, None for a document without one; () if none has one.
 
     Raises:
-        InputError: A value is no token id, there is no document, a document or the suffix is empty, or the
-            task is not a part of the suffix.
+        InputError: A value is no token id, there is no document, a document or the suffix is empty, the task
+            is not a part of the suffix, or the scores are not one per document.
     """
 
     prefix: tuple[int, ...]
     documents: tuple[tuple[int, ...], ...]
     suffix: tuple[int, ...]
     task_length: int = 1
+    scores: tuple[float | None, ...] = dataclasses.field(default=(), repr=False)
 
     __repr__ = short_repr
 
@@ -73,6 +75,7 @@ class TokenLayout:
             message = f"invalid task length: got {length}, expected at most the suffix, {len(self.suffix)}"
             raise InputError(message, field="task_length")
         object.__setattr__(self, "task_length", length)
+        object.__setattr__(self, "scores", as_scores(self.scores, len(self.documents)))
 
     @property
     def num_documents(self) -> int:
@@ -138,7 +141,17 @@ class TokenLayout:
         if sorted(places) != list(range(self.num_documents)):
             message = f"order {list(places)} is not a permutation of {self.num_documents} documents"
             raise InputError(message, field="order")
-        return dataclasses.replace(self, documents=tuple(self.documents[d] for d in places))
+        return self.select(places)
+
+    def select(self, places: Sequence[int]) -> "TokenLayout":
+        """Return the prompt with the documents of these places alone, in this order.
+
+        Args:
+            places: Indices of documents.
+        """
+        documents = tuple(self.documents[place] for place in places)
+        scores = tuple(self.scores[place] for place in places) if self.scores else ()
+        return dataclasses.replace(self, documents=documents, scores=scores)
 
     def extend(self, ids: Sequence[int]) -> "TokenLayout":
         """Return the layout with more tokens in the suffix.
@@ -189,7 +202,7 @@ def tokenize(prompt: Prompt, tokenizer: Any) -> TokenLayout:
     question = encode(prompt.suffix[:-1]) if len(prompt.suffix) > 1 else suffix[:-1]
     is_equal = [one == other for one, other in zip(question, suffix, strict=False)]
     num_question = min((*is_equal, False).index(False), len(suffix) - 1)
-    return TokenLayout(prefix, documents, suffix, len(suffix) - num_question)
+    return TokenLayout(prefix, documents, suffix, len(suffix) - num_question, prompt.scores)
 
 
 def tokenize_text(text: str, tokenizer: Any) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ other pieces are data, in which nothing is a control token.
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pine_engine.errors import InputError, ModelError
@@ -51,21 +51,27 @@ class Prompt:
         prefix: Text before the documents. In each argument, a string is data; only pieces can be markup.
         documents: One segment per document.
         suffix: Text after the documents.
+        scores: Score of each document by a retriever, None for a document without one; () if none has one.
 
     Raises:
-        InputError: There is no document, or a segment is not text.
+        InputError: There is no document, a segment is not text, or the scores are not one per document.
     """
 
     prefix: Segment
     documents: tuple[Segment, ...] = ()
     suffix: Segment = ()
+    scores: tuple[float | None, ...] = field(default=(), repr=False)
 
     __repr__ = short_repr
 
     if TYPE_CHECKING:
 
         def __init__(
-            self, prefix: SegmentLike, documents: Sequence[SegmentLike], suffix: SegmentLike = ()
+            self,
+            prefix: SegmentLike,
+            documents: Sequence[SegmentLike],
+            suffix: SegmentLike = (),
+            scores: Sequence[float | None] = (),
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -76,6 +82,15 @@ class Prompt:
         object.__setattr__(self, "documents", segments)
         for name in ("prefix", "suffix"):
             object.__setattr__(self, name, _segment(getattr(self, name), name))
+        object.__setattr__(self, "scores", as_scores(self.scores, len(segments)))
+
+
+def as_scores(scores: Sequence[float | None], num_documents: int) -> tuple[float | None, ...]:
+    """Return the score of each document, () if none has one. Raises InputError for another number of them."""
+    if len(scores) not in (0, num_documents):
+        message = f"scores do not fit: got {len(scores)}, expected one for each of {num_documents} documents"
+        raise InputError(message, field="scores")
+    return () if all(score is None for score in scores) else tuple(scores)
 
 
 def _segment(value: Any, label: str) -> Segment:
@@ -102,6 +117,7 @@ def build_prompt(
     prefix: str,
     documents: Sequence[str],
     suffix: str,
+    scores: Sequence[float | None] = (),
     system: str = "",
     turns: Sequence[Message] = (),
     cue: str = CUE,
@@ -111,7 +127,8 @@ def build_prompt(
 
     `turns` are earlier messages. A template without a system role gets the system message at the beginning of
     the first user message. `cue` ends the prompt of a tokenizer (or an object that has one) without chat
-    template, which can have no earlier messages. `chat_template_kwargs` are arguments of the chat template.
+    template, which can have no earlier messages. `chat_template_kwargs` are arguments of the chat template,
+    `scores` those of the documents.
     """
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     if isinstance(tokenizer, str):
@@ -119,7 +136,7 @@ def build_prompt(
         raise InputError(message, field="tokenizer")
     kwargs = read_kwargs(chat_template_kwargs)
     before, after = _template_around(tokenizer, system, turns, prefix, cue, kwargs)
-    return Prompt(before, tuple((Piece(text),) for text in documents), (Piece(suffix), *after))
+    return Prompt(before, tuple((Piece(text),) for text in documents), (Piece(suffix), *after), scores)
 
 
 def _template_around(

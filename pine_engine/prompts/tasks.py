@@ -192,6 +192,7 @@ class Task:
             prefix=self.prefix.format(instruction=instruction, question=question),
             documents=[self._fill(index, document) for index, document in enumerate(documents)],
             suffix=self.suffix.format(question=question),
+            scores=[document.score for document in documents],
             cue="" if self.suffix.endswith((":", "\n")) else CUE,
             chat_template_kwargs=chat_template_kwargs,
         )

@@ -68,17 +68,20 @@ def rename_columns(row: Any, columns: Columns) -> Any:
 
 
 def number_documents(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return fields with the texts and titles of document1, title1, ... as documents, if there are any."""
+    """Return fields with document1, title1, score1, ... as documents, if there are any texts or titles."""
     numbers = sorted({int(found[2]) for found in map(NUMBERED.fullmatch, fields) if found})
     if not numbers:
         return fields
-    parts = [(fields.get(f"document{number}"), fields.get(f"title{number}")) for number in numbers]
+    parts = [[fields.get(f"{name}{number}") for name in ("document", "title", "score")] for number in numbers]
     while len(parts) > 1 and not any(parts[-1]):
         parts.pop()
-    documents = [{"text": text or "", "title": title or ""} for text, title in parts]
-    return {name: value for name, value in fields.items() if not NUMBERED.fullmatch(name)} | {
-        "documents": documents
-    }
+    documents = [
+        {"text": text or "", "title": title or ""} | ({} if score is None else {"score": score})
+        for text, title, score in parts
+    ]
+    used = {f"score{number}" for number in numbers}
+    others = {key: value for key, value in fields.items() if not NUMBERED.fullmatch(key) and key not in used}
+    return others | {"documents": documents}
 
 
 def _rename_key(value: Any, key: str, name: str) -> Any:

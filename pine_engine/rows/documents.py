@@ -1,6 +1,8 @@
 """Documents: the parts of a prompt that may change places, from any form in which libraries have them."""
 
+import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Annotated, Any, ClassVar
@@ -30,15 +32,21 @@ class Document:
         title: Title; may be empty.
         metadata: Other facts about the document, such as its source. They are not in the prompt, and two
             documents that differ in nothing else are equal.
+        score: Relevance of the document to the question by a retriever, the larger the better; None if it is
+            unknown. Default: a finite number in one of `SCORE_NAMES` of the metadata. It is not in the prompt
+            either, and does not make documents different.
 
     Raises:
-        InputError: Text or title is not text.
+        InputError: Text or title is not text, or the score is no finite number.
     """
 
     text: str
     title: str = ""
     metadata: Annotated[Mapping[str, Any], Field(exclude=True)] = field(
         default_factory=dict, compare=False, repr=False
+    )
+    score: Annotated[float | None, Field(exclude_if=lambda score: score is None)] = field(
+        default=None, compare=False, repr=False
     )
 
     __repr__ = short_repr
@@ -49,6 +57,12 @@ class Document:
             message = f"the text of a document is {describe(self.text)}; give its text"
             raise InputError(message, field="text of a document")
         object.__setattr__(self, "title", as_str(self.title, "title of a document"))
+        given = [self.metadata.get(name) for name in SCORE_NAMES] if self.score is None else [self.score]
+        scores = [score for value in given if (score := _as_score(value)) is not None]
+        if self.score is not None and not scores:
+            message = f"the score of a document is {describe(self.score)}; give a finite number"
+            raise InputError(message, field="score of a document")
+        object.__setattr__(self, "score", scores[0] if scores else None)
 
 
 DocumentLike = Any
@@ -59,6 +73,9 @@ search engines, pairs of a document and its score, and rows of pandas or dataset
 """
 
 DOCUMENT_TYPES = (Document, str, Mapping)
+
+SCORE_NAMES = ("score", "_score", "relevance_score")
+"""Keys with the score of a document: of most retrievers, of Elasticsearch and of Cohere."""
 
 DOCUMENT_FORM = f'a text or {{"text": ..., "title": ...}}, the text also as {" or ".join(TEXT_NAMES[1:])}'
 
@@ -111,6 +128,16 @@ def _plain_document(value: Any) -> Any:
         return value
     plain = {name: fields.pop(name) for name in ("text", "title") if name in fields}
     return plain | {"metadata": fields}
+
+
+def _as_score(value: Any) -> float | None:
+    """Return a number, also as text, as a finite float; None for other values."""
+    if isinstance(value, bool) or not isinstance(value, Real | str):
+        return None
+    with suppress(ValueError, OverflowError):
+        number = float(value)
+        return number if math.isfinite(number) else None
+    return None
 
 
 HALF_CHARACTER = "has half of a surrogate pair, which is no character; remove it"

@@ -23,6 +23,7 @@ from starlette.routing import Route
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.events import PrefillDone, TokenGenerated
 from pine_engine.errors import Cancelled, InputError
+from pine_engine.methods.plan import check_scores
 from pine_engine.methods.table import get_method
 from pine_engine.models.resources import free_memory
 from pine_engine.rows.untrusted_json import load_json
@@ -207,6 +208,7 @@ class Server:
         name = get_method(method or self._method).name if num_documents else PLAIN_METHOD
         if reason := self.engine.misfit(get_method(name)):
             raise InputError(f"{reason}. Choose another method.", field="method")
+        check_scores(layout, [get_method(name)])
         requested = body.max_completion_tokens if isinstance(body, ChatBody) else None
         requested = requested or body.max_tokens
         limit = self.settings.max_new_tokens

@@ -18,7 +18,7 @@ from pine_engine.engine import passes
 from pine_engine.methods.plan import build_plan
 from tests.support.families import TinyLlama
 
-LAYOUT = TokenLayout((5, 9, 3), ((11, 12, 13), (21, 22), (31, 32, 33, 34)), (51, 52))
+LAYOUT = TokenLayout((5, 9, 3), ((11, 12, 13), (21, 22), (31, 32, 33, 34)), (51, 52), scores=(0.5, 2, 1))
 ORDERS = [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0)]
 TOKENS = [[7, 8], [9, 4], [1, 2], [3, 6]]
 CPU = torch.device("cpu")

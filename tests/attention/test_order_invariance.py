@@ -37,7 +37,10 @@ def layout_of(lengths: Sequence[int], prefix: int = 3, suffix: int = 2) -> Token
     ids = torch.randint(3, 97, (sum(lengths) + prefix + suffix,), generator=torch.Generator().manual_seed(0))
     first, *documents, last = ids.split([prefix, *lengths, suffix])
     return TokenLayout(
-        tuple(first.tolist()), tuple(tuple(one.tolist()) for one in documents), tuple(last.tolist())
+        tuple(first.tolist()),
+        tuple(tuple(one.tolist()) for one in documents),
+        tuple(last.tolist()),
+        scores=tuple(float(slot % 3) for slot in range(len(lengths))),
     )
 
 

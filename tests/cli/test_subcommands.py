@@ -268,7 +268,11 @@ def test_help_lists_and_refusals_load_no_torch(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "names"), [("", ["vanilla", "nia", "pcw", "pine"]), ("--methods all", list(METHODS))]
+    ("options", "names"),
+    [
+        ("", ["vanilla", "nia", "pcw", "pine"]),
+        ("--methods all", [name for name, row in METHODS.items() if not row.needs_scores]),
+    ],
 )
 def test_compare_uses_methods_and_dtype(pine: Run, folder: Path, options: str, names: list[str]) -> None:
     line = f"compare request.json --dtype bfloat16 --max-new-tokens 1 --json {options}"

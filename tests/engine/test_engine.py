@@ -7,6 +7,7 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from tests.support.reference import PLANNED, exact_llama, reference_logits
 from tests.support.tiers import first_daily
 from tests.support.tokenizers import letter_tokenizer
 
-WITHOUT_PREFIX = TokenLayout((), LAYOUT.documents, LAYOUT.suffix)
+WITHOUT_PREFIX = replace(LAYOUT, prefix=())
 """As of a model without a BOS token."""
 
 
@@ -103,7 +104,8 @@ def layouts_with_order(draw: st.DrawFn) -> tuple[TokenLayout, list[int]]:
     prefix = draw(st.lists(ids, max_size=16))
     # A stream without a document needs two tokens.
     suffix = draw(st.lists(ids, min_size=1 if prefix else 2, max_size=4))
-    layout = TokenLayout(tuple(prefix), tuple(documents), tuple(suffix))
+    scores = draw(st.lists(st.sampled_from([-1.0, 0.5]), min_size=len(documents), max_size=len(documents)))
+    layout = TokenLayout(tuple(prefix), tuple(documents), tuple(suffix), scores=tuple(scores))
     return layout, draw(st.permutations(range(len(documents))))
 
 

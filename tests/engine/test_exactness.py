@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pine_engine import TASKS, Engine, TokenLayout, sample_orders
+from pine_engine import TASKS, Document, Engine, TokenLayout, sample_orders
 from tests.engine.test_engine import INVARIANT, LOGITS
 from tests.support.tiers import first_daily
 
@@ -31,7 +31,8 @@ def logits_in(engine: Engine, layout: TokenLayout, methods: list[str]) -> dict[s
 )
 def test_embedded_model_is_invariant(embedded: Engine, dtype: str, count: int, methods: list[str]) -> None:
     engine = embedded if dtype == "float32" else Engine.load(dtype=dtype)
-    prompt = TASKS["retrieval_qa"].prompt(engine, question="When does it leave?", documents=FACTS[:count])
+    documents = [Document(text, score=float(slot % 3)) for slot, text in enumerate(FACTS[:count])]
+    prompt = TASKS["retrieval_qa"].prompt(engine, question="When does it leave?", documents=documents)
     layout = engine.tokenize(prompt)
     assert count == 2 or (layout.lengths.min() <= 10 and layout.lengths.max() >= 35)
     moved = layout.reorder(sample_orders(count, 1, seed=1)[1])

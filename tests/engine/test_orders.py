@@ -25,7 +25,12 @@ from tests.support.families import TinyLlama
 from tests.support.forward import watch_caches
 from tests.support.tokenizers import letter_tokenizer
 
-LAYOUT = TokenLayout(tuple(range(60, 73)), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
+LAYOUT = TokenLayout(
+    tuple(range(60, 73)),
+    ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)),
+    (51, 52, 53),
+    scores=(0.5, 2.0, 0.5),
+)
 FIXED: dict[str, Any] = {"max_new_tokens": 5, "stop_at_eos": False}
 
 
@@ -49,7 +54,7 @@ def test_seed_determines_sampled_orders() -> None:
 @pytest.fixture(scope="module")
 def shuffled(engine: Engine) -> pine.ShuffleResult:
     orders = pine.sample_orders(3)[::2]
-    return engine.shuffle(LAYOUT, orders=orders, methods="all", **FIXED, return_logits=True)
+    return engine.shuffle(LAYOUT, orders=orders, methods=METHODS, **FIXED, return_logits=True)
 
 
 def test_invariant_methods_are_identical_and_others_change(shuffled: pine.ShuffleResult) -> None:

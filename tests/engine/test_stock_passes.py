@@ -40,7 +40,10 @@ STOCK: dict[str, tuple[dict[str, Any], str | None]] = {
 """Options and name of the cache by model type."""
 
 OPTIONS: dict[str, Any] = {"max_new_tokens": 4, "stop_at_eos": False, "return_logits": True}
-PASSES = ["vanilla", "reorder_content", "reorder_likelihood", "nbce", "naive_bayes", "ensemble"]
+PASSES = [
+    *("vanilla", "reorder_content", "reorder_likelihood", "by_score", "by_score_reversed", "ends_by_score"),
+    *("nbce", "naive_bayes", "ensemble"),
+]
 
 
 @cache

@@ -4,6 +4,7 @@ import copy
 import functools
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -24,7 +25,7 @@ from tests.support.reference import reference_logits
 from tests.support.tiers import first_daily
 from tests.support.tokenizers import letter_tokenizer
 
-LAYOUTS = [*WITH_PREFIX, TokenLayout((), LAYOUT.documents, LAYOUT.suffix)]
+LAYOUTS = [*WITH_PREFIX, replace(LAYOUT, prefix=())]
 
 Model = Any
 """A LlamaForCausalLM, whose generate takes and returns more than its annotation."""

@@ -10,7 +10,12 @@ from pine_engine import Engine, PrefillProgress, SlotScored, order_effects, swee
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.layout import TokenLayout
 
-LAYOUT = TokenLayout(tuple(range(60, 73)), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53))
+LAYOUT = TokenLayout(
+    tuple(range(60, 73)),
+    ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)),
+    (51, 52, 53),
+    scores=(0.5, 2.0, 0.5),
+)
 ANSWER = "hello"
 
 

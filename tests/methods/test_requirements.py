@@ -20,7 +20,9 @@ from pine_engine.models.support import PLACEMENT
 from tests.support.errors import has_field
 from tests.support.families import make
 
-LAYOUT = TokenLayout((5, 9, 60), ((31, 32, 33), (21, 22), (41, 42, 43, 44)), (51, 52, 53), 2)
+LAYOUT = TokenLayout(
+    (5, 9, 60), ((31, 32, 33), (21, 22), (41, 42, 43, 44)), (51, 52, 53), 2, scores=(0.5, -1.0, 0.5)
+)
 OPTIONS: dict[str, Any] = {"max_new_tokens": 2, "stop_at_eos": False, "return_logits": True}
 
 every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)

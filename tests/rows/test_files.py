@@ -87,6 +87,26 @@ def test_rows_are_equal_in_every_file(name: str, tmp_path: Path) -> None:
     assert read_documents([path]) == [*first.documents, *second.documents]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.csv", "question,document1,score1,document2,score2\nWho?,Ann.,-0.5,Ben.,7e-1\n", [-0.5, 0.7]),
+        ("b.csv", "question,document1,score1,document2,score2\nWho?,Ann.,,Ben.,high\n", [None, None]),
+        ("c.json", as_lines([{"question": "Who?", "documents": [
+            {"text": "Ann.", "relevance_score": 0.9}, {"_score": 7, "_source": {"text": "Ben."}}]}]),
+         [0.9, 7.0]),
+        ("d.json", as_lines([{"question": "Who?", "documents": [
+            {"page_content": "Ann.", "metadata": {"score": "0.25"}}, {"text": "Ben.", "score": None}]}]),
+         [0.25, None]),
+    ],
+)  # fmt: skip
+def test_score_of_a_retriever_is_read(
+    tmp_path: Path, name: str, content: str, expected: list[float | None]
+) -> None:
+    (example,) = read_examples(write(tmp_path / name, content))
+    assert [document.score for document in example.documents] == expected
+
+
 def test_parquet_with_nulls_equals_json_lines(tmp_path: Path) -> None:
     rows = [ROWS[0], ROWS[1] | {"documents": [{"text": None, "page_content": "Cy."}], "meta": {"rank": 1}}]
     pd.DataFrame(rows).to_parquet(path := tmp_path / "rows.parquet")

@@ -59,9 +59,8 @@ def _files(run: Run, selection: Selection | None, accepted: str) -> Iterator[tup
     """Iterate over names and contents."""
     record = record_of_run(run, accepted=accepted, selection=as_picks(selection))
     yield SESSION_NAME, record.model_dump_json(indent=2) + "\n"
-    by_slot = replace(
-        run.form, entries=entries_from([(entry.title, entry.text) for entry in run.form.entries])
-    )
+    documents = [(entry.title, entry.text, entry.score) for entry in run.form.entries]
+    by_slot = replace(run.form, entries=entries_from(documents))
     yield "input.json", form_request(by_slot).model_dump_json(indent=2)
     if certificate := run.certificate:
         yield FILE_NAME, certificate.model_dump_json(indent=2) + "\n"

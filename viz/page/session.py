@@ -117,7 +117,8 @@ def _session_of_certificate(certificate: Certificate) -> RunRecord:
         methods=tuple(method for method in certificate.methods if method in OFFERED),
         max_new_tokens=min(max(certificate.max_new_tokens, MIN_NEW_TOKENS), MAX_NEW_TOKENS),
         documents=tuple(
-            Entry(place, request.documents[place].title, request.documents[place].text) for place in order
+            Entry(place, one.title, one.text, one.score)
+            for place, one in ((place, request.documents[place]) for place in order)
         ),
         ran=True,
         model=platform.model,

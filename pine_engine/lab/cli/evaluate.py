@@ -20,11 +20,12 @@ from pine_engine.errors import Cancelled, EndpointError, InputError, WriteError
 from pine_engine.file_locks import try_lock
 from pine_engine.lab.cli.download_data import file_sha256
 from pine_engine.lab.cli.evaluation_summary import summarize_records
+from pine_engine.lab.debias.measured import measured_methods
 from pine_engine.lab.evaluation import run_files, shards
 from pine_engine.lab.evaluation.document_orders import AS_IS, ORDERS
 from pine_engine.lab.evaluation.record import Record, describe_errors
 from pine_engine.lab.evaluation.settings import RunInfo, Settings, check_outputs, choose, run_info
-from pine_engine.methods.table import Output, default_methods
+from pine_engine.methods.table import ALL, Output, default_methods
 from pine_engine.models.load import resolve
 from pine_engine.prompts.chat_templates import CLOCK, KWARGS, parse_kwargs
 from pine_engine.prompts.examples import Example, read_examples
@@ -60,8 +61,8 @@ class EvaluationOptions:
     Attributes:
         task: Prompt template. Overrides the task of each example.
         methods: Methods, and wrappers around methods such as permutation_full:vanilla, separated by commas;
-            or all for every method. Default: vanilla, nia, pcw and pine; vanilla and reorder_content on an
-            endpoint, and for a model whose attention cannot be replaced.
+            or all for every method that needs no scores of documents. Default: vanilla, nia, pcw and pine;
+            vanilla and reorder_content on an endpoint, and for a model whose attention cannot be replaced.
         orders: Names of document orders.
         columns: Columns of the data, FIELD=COLUMN.
         limit: Maximum number of examples. Default: all.
@@ -291,7 +292,9 @@ def _open_with_model(plan: Plan) -> Run:
         if plan.has_default_methods:
             selected = tuple(method.name for method in backend.select_methods(None))
             settings = settings.model_copy(update={"methods": selected})
-        elif settings.methods != tuple(pine.METHODS):  # of all methods, those that do not fit become errors
+        elif settings.measured != measured_methods(
+            [ALL]
+        ):  # of all methods, those that do not fit become errors
             backend.select_methods(dict.fromkeys(method.base for method in settings.measured))
         info = run_info(settings, backend, data=plan.data.name, data_sha256=plan.data_sha256)
         info = run_files.open_run(plan.folder, info)

@@ -41,6 +41,7 @@ from pine_engine.methods.table import Method, get_method
 from pine_engine.prompts.orders import Order
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.prompts.request import LabeledRequest
+from pine_engine.methods.plan import check_scores
 from pine_engine.scheduling.scheduler import Coroutine, PendingPrefill, stream_shared
 from pine_engine.scheduling.worker import RunControl
 
@@ -84,9 +85,11 @@ def debias_each(
     Raises PineError as run_debias, for what is known before the first prompt.
     """
     check_wrapper(backend, plan.wrapper)
-    backend.select_methods([plan.base])
+    methods = backend.select_methods([plan.base])
     for request in plan.requests:
-        backend.check_length(request.tokenize(backend), plan.max_new_tokens)
+        layout = request.tokenize(backend)
+        backend.check_length(layout, plan.max_new_tokens)
+        check_scores(layout, methods)
     if isinstance(backend, Endpoint):
         yield from request_answers(backend, plan)
         return

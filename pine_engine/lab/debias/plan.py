@@ -16,7 +16,6 @@ from pine_engine.prompts.orders import MAX_ORDERS, Order, document_orders
 from pine_engine.prompts.prompt import Prompt, Segment
 from pine_engine.prompts.request import LabeledRequest, Request
 from pine_engine.prompts.tasks import TASKS, document_letter
-from pine_engine.rows.documents import Document
 
 CONTENT_FREE = ("N/A", "", "[MASK]")
 """Texts that replace the content of each document in a content-free prompt."""
@@ -40,7 +39,7 @@ def is_learned_example(example: str, share: float) -> bool:
 def content_free_prompts(engine: Any, request: Request) -> list[Prompt]:
     """Return one prompt per content-free text, in place of the content, but not the title, of documents."""
     # An empty document is invalid, so the prompt is built with a placeholder.
-    documents = [Document(text=_PLACEHOLDER, title=document.title) for document in request.documents]
+    documents = [replace(document, text=_PLACEHOLDER) for document in request.documents]
     template = request.model_copy(update={"documents": documents}).prompt(engine)
 
     def fill(segment: Segment, content: str) -> Segment:

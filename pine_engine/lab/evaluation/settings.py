@@ -65,6 +65,9 @@ class Settings(BaseModel):
     def check(self, method: MeasuredMethod, example: Example) -> None:
         """Raise InputError if a method has no result for an example, or not the selected metrics."""
         task, name, wrapper = TASKS[example.task], method.name, method.wrapper
+        if method.base.needs_scores and any(document.score is None for document in example.documents):
+            message = f"{name} needs the score of each document by a retriever: {example.id} lacks some"
+            raise InputError(f"{message}; add them to the data, or leave the method out", field="methods")
         if wrapper is None:
             return
         count, choices = len(example.documents), len(example.scored_choices)

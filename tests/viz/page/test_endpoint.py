@@ -157,7 +157,8 @@ def test_methods_that_need_more_are_disabled_and_refused(endpoint: Endpoint) -> 
     misfits, boxes = built(lambda: (gr.HTML(), gr.CheckboxGroup()))
     updates = show_misfits(misfits, [boxes], sources, None, "retrieval_qa", DEFAULT_METHODS)
     assert updates[boxes] == list(FITTING)
-    assert set(METHODS) - set(json.loads(updates[misfits])) == set(FITTING)
+    by_score = {"by_score", "by_score_reversed", "ends_by_score"}
+    assert set(METHODS) - set(json.loads(updates[misfits])) == {*FITTING, *by_score}
     for name in ("pine", "nbce"):
         with pytest.raises(InputError, match=name):
             prepare_answers(endpoint, replace(FORM, methods=("vanilla", name)))

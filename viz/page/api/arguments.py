@@ -76,7 +76,7 @@ class Question(BaseModel):
             methods = tuple(method.name for method in host.select_methods(self.methods))
         with name_argument("max_new_tokens"):
             check_answer_length(self.max_new_tokens)
-        entries = entries_from([(document.title, document.text) for document in self.documents])
+        entries = entries_from([(one.title, one.text, one.score) for one in self.documents])
         prompt = USUAL_TASK, self.question, self.instruction
         return Form(*prompt, methods, self.max_new_tokens, entries, dump_kwargs(self.chat_template_kwargs))
 

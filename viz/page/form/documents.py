@@ -33,6 +33,7 @@ class Entry:
     letter: int  # 0 is A; it stays with the document when that is moved
     title: str = ""
     text: str = ""
+    score: Annotated[float | None, Field(allow_inf_nan=False, exclude_if=lambda score: score is None)] = None
 
 
 Entries = tuple[Entry, ...]
@@ -50,14 +51,17 @@ SentEntries = Annotated[TupleInput[Entry], Field(max_length=MAX_DOCUMENTS), Afte
 _JSON = TypeAdapter(SentEntries)
 
 
-def entries_from(documents: Sequence[tuple[str, str]]) -> Entries:
-    """Return entries of (title, text) pairs, lettered in this order."""
-    return tuple(Entry(letter, title, text) for letter, (title, text) in enumerate(documents))
+def entries_from(documents: Sequence[tuple[str, str] | tuple[str, str, float | None]]) -> Entries:
+    """Return entries of title, text and optionally score, lettered in this order."""
+    return tuple(Entry(letter, *document) for letter, document in enumerate(documents))
 
 
 def entries_json(entries: Entries) -> str:
     """Return the entries as JSON for assets/documents.js."""
-    return json.dumps([asdict(entry) for entry in entries], ensure_ascii=False)
+    fields = [
+        {name: value for name, value in asdict(entry).items() if value is not None} for entry in entries
+    ]
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def read_entries(sent: str) -> Entries:

@@ -62,7 +62,7 @@ def append_documents(documents: Sequence[Document], *, replaces: bool) -> Any:
 
     They replace those of an example.
     """
-    appended = [{"title": document.title, "text": document.text} for document in documents]
+    appended = [{"title": one.title, "text": one.text, "score": one.score} for one in documents]
     return gr.update(appended={"at": monotonic_ns(), "documents": appended, "replaces": replaces})
 
 

@@ -87,6 +87,11 @@ class Form:
             raise InputError(f"No {nouns.question}. Enter one.")
         if not self.methods:
             raise InputError("No method selected. Select at least one.")
+        labels = [METHODS[name].label for name in self.methods if METHODS[name].needs_scores]
+        if labels and (entry := next((one for one in self.entries if one.score is None), None)):
+            name = nouns.named(document_letter(entry.letter))
+            message = f"{labels[0]} needs the score of each {nouns.document} by a retriever: {name} has none."
+            raise InputError(f"{message} Upload a file with scores, or select other methods.")
 
 
 def check_size(entries: Entries, *others: str) -> None:
@@ -175,7 +180,7 @@ def form_request(form: Form, engine: "Backend | None" = None) -> "pine.Request":
     lettered = sorted(form.entries, key=lambda entry: entry.letter)
     return pine.Request(
         question=form.question,
-        documents=[pine.Document(entry.text, title=form.title(entry)) for entry in lettered],
+        documents=[pine.Document(each.text, title=form.title(each), score=each.score) for each in lettered],
         instruction=form.used_instruction,
         task=form.task,
         chat_template_kwargs=kwargs,

@@ -1,5 +1,8 @@
 """Documents of a form: JSON of the browser, pasted texts, and the room for more."""
 
+import json
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -8,6 +11,7 @@ from pine_engine.rows.documents import Document
 from viz.page.common.limits import MAX_DOCUMENTS
 from viz.page.form.documents import Entry, entries_from, entries_json, read_entries, room_beside
 from viz.page.form.editor import check_room
+from viz.page.form.form import Form, form_request
 from viz.page.form.pasted import pasted_sentence, split_pasted
 
 
@@ -31,6 +35,20 @@ def test_invalid_entries_raise(sent: str, sentence: str) -> None:
     with pytest.raises(InputError) as raised:
         read_entries(sent)
     assert str(raised.value).startswith(sentence)
+
+
+def test_score_stays_with_its_document() -> None:
+    entries = entries_from([("", "a", -0.5), ("T", "b", None), ("", "c")])
+    sent = entries_json(entries)
+    assert [one.get("score") for one in json.loads(sent)] == [-0.5, None, None] and sent.count("score") == 1
+    assert read_entries(sent) == entries
+    form = Form("retrieval_qa", "Who?", "", ("by_score",), 8, entries)
+    with pytest.raises(InputError, match="By score .* document B"):
+        form.check()
+    replace(form, methods=("pine",)).check()
+    complete = replace(form, entries=entries_from([("", "a", -0.5), ("T", "b", 0.0)]))
+    complete.check()
+    assert [document.score for document in form_request(complete).documents] == [-0.5, 0.0]
 
 
 @pytest.mark.parametrize(
