@@ -43,6 +43,7 @@ from .invariance.position_sweep import (
     order_effects as order_effects,
     sweep_document as sweep_document,
 )
+from .lab.debias.clusters import Clusters as Clusters
 from .lab.debias.combining import DebiasResult as DebiasResult
 from .lab.debias.debias import run_debias as run_debias
 from .lab.debias.plan import plan_debias as plan_debias

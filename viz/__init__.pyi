@@ -17,5 +17,6 @@ from .figures.positions_by_order import plot_positions_by_order as plot_position
 from .figures.query_attention import plot_query_attention as plot_query_attention
 from .figures.shuffle import plot_shuffle as plot_shuffle
 from .lab.bias_curve import plot_bias_curve as plot_bias_curve
+from .lab.clusters import plot_clusters as plot_clusters
 
 __all__: list[str]

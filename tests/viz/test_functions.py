@@ -15,6 +15,7 @@ from plotly.offline import get_plotlyjs_version
 import pine_engine as pine
 import viz
 from pine_engine import METHODS, ShuffleResult, build_plan, order_effects
+from pine_engine.lab.debias.clusters import Clusters
 from pine_engine.lab.evaluation.report.tables import Part, Table
 from tests.support.figure_records import LEFT_OUT, STEPS, answer_with, cell, order_row
 from tests.support.runs import form_of
@@ -35,6 +36,8 @@ from viz.page.answers.stale import stale_html
 from viz.page.certificate_page import certificate_page
 from viz.page.common.failures import notice
 
+CLUSTERS = Clusters(((0, 1), (1, 0), (0, 1)), ((0.0, 1.0), (0.5, -1.0), (0.1, 1.0)), (0, 1, 0), (0, 1))
+
 SCRIPT = Path(__file__).parents[2] / "assets" / "plotly" / "plotly-cartesian.min.js"
 
 
@@ -54,6 +57,7 @@ def draw_all(shuffled: ShuffleResult, text: str) -> dict[str, partial[go.Figure]
         partial(viz.plot_answer_attention, [answer, answer]),
         partial(viz.plot_attention, {"a": weights}, layout, labels=labels),
         partial(viz.plot_attention_shares, pine, steps=2),
+        partial(viz.plot_clusters, replace(CLUSTERS, answers=(text, text))),
         partial(viz.plot_bias_curve, [curve, replace(curve, has_bars=True)]),
         partial(viz.plot_head_decisiveness, pine), partial(viz.plot_importance, pine),
         partial(viz.plot_next_token_candidates, answer, answer_with("PINE", ["x"])),

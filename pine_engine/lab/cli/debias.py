@@ -166,10 +166,16 @@ def _debias_result(
             report["results"].append({"file": file, "error": result.reason})
             rows.append({"file": file, "answer": f"no result: {result.reason}"})
             continue
-        report["results"].append({"file": file, **asdict(result)})
+        fields = asdict(result)
+        if result.clusters is None:
+            del fields["clusters"]
+        report["results"].append({"file": file, **fields})
         base_answers = [f"{answer or 'none'} {count}x" for answer, count in result.base_answers.items()]
         scores = [f"{label} {score:.3g}" for label, score in result.scores.items()]
         row = {"file": file, "answer": result.answer or "none", "scores": ", ".join(scores)}
         row[f"{pine.METHODS[plan.base].label} alone"] = ", ".join(base_answers)
+        if clusters := result.clusters:
+            pairs = zip(clusters.answers, clusters.sizes, strict=True)
+            row["clusters"] = ", ".join(f"{count} orders: {answer or 'none'}" for answer, count in pairs)
         rows.append({title: text for title, text in row.items() if text})  # some wrappers score no labels
     return CommandResult(report, rows, status=output.FAILED if failures else 0)

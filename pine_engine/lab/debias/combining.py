@@ -13,6 +13,7 @@ from unicodedata import normalize
 
 import torch
 
+from pine_engine.lab.debias.clusters import Clusters
 from pine_engine.lab.debias.estimators import Correction, softmax
 from pine_engine.lab.debias.wrappers import Wrapper
 from pine_engine.prompts.orders import Order
@@ -32,11 +33,13 @@ class DebiasResult:
             the generated text.
         scores: Probability, votes or calibrated score of each label. Empty for generated text.
         base_answers: Number of runs of the base method for each of its answers. Empty for generated text.
+        clusters: Clusters of the orders by hidden states, of the wrapper `representative`.
     """
 
     answer: str
     scores: dict[str, float]
     base_answers: dict[str, int]
+    clusters: Clusters | None = None
 
 
 @dataclass(frozen=True)

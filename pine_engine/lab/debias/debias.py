@@ -3,9 +3,11 @@
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
 import torch
 
 from pine_engine.endpoint.client import Endpoint
@@ -18,11 +20,13 @@ from pine_engine.engine.generation import (
     pending_prefill,
     prefill_answer,
 )
+from pine_engine.engine.hidden_states import record_hidden_states
 from pine_engine.engine.likelihood import LabelIds, label_ids, label_log_probabilities, log_probabilities
 from pine_engine.engine.passes import PassOptions
 from pine_engine.engine.run import prepare_run
 from pine_engine.errors import InputError, ModelError
 from pine_engine.lab.debias.calibrated_tokens import calibrated_prompt, num_continued
+from pine_engine.lab.debias.clusters import cluster_states
 from pine_engine.lab.debias.combining import (
     DebiasFailure,
     DebiasResult,
@@ -37,11 +41,11 @@ from pine_engine.lab.debias.estimators import Correction, softmax
 from pine_engine.lab.debias.plan import DebiasPlan, content_free_prompts, in_order
 from pine_engine.lab.debias.requested import request_answers
 from pine_engine.lab.debias.wrappers import DEFAULT_BASE, check_wrapper
+from pine_engine.methods.plan import check_scores
 from pine_engine.methods.table import Method, get_method
 from pine_engine.prompts.orders import Order
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.prompts.request import LabeledRequest
-from pine_engine.methods.plan import check_scores
 from pine_engine.scheduling.scheduler import Coroutine, PendingPrefill, stream_shared
 from pine_engine.scheduling.worker import RunControl
 
@@ -107,6 +111,7 @@ def _compute(engine: Engine, plan: DebiasPlan) -> Generator[Event | DebiasResult
             yield from _vote(engine, plan, request, orders)
         return
     run = _generate if plan.wrapper.steps else _score_labels if plan.wrapper.margin is None else _route
+    run = _represent if plan.wrapper.represents else run
     yield from stream_shared(partial(run, engine, plan))
 
 
@@ -186,6 +191,35 @@ def _route(engine: Engine, plan: DebiasPlan, control: RunControl) -> Coroutine[N
             observed.append(softmax((yield from _label_logprobs(engine, prompt, method, ids, control))))
         scores = observed[route(list(map(max, observed)), margin)]
         control.report(likeliest_label(request, scores, map(argmax, observed)))
+
+
+@torch.inference_mode()
+def _represent(engine: Engine, plan: DebiasPlan, control: RunControl) -> Coroutine[None]:
+    """Cluster the orders by hidden states, and answer in the order nearest to the center of each cluster.
+
+    The prefills of these orders are not reported again.
+    """
+    method, silent = get_method(plan.base), RunControl(cancelled=control.cancelled)
+    for request, visited in zip(plan.requests, plan.orders, strict=True):
+        contents = [(document.title, document.text) for document in request.documents]
+        # Independent of the order in which the documents were given, if all orders are visited.
+        orders = sorted(visited, key=lambda order, of=contents: [of[index] for index in order])
+        layouts, states = [], []
+        for order in orders:
+            layout = engine.tokenize(in_order(request, order).prompt(engine))
+            engine.check_length(layout, plan.max_new_tokens)
+            yield pending_prefill(engine, layout.num_tokens)
+            with record_hidden_states(engine) as recorded:
+                prefill_answer(engine, layout, method, PassOptions(engine.patched_models), control=control)
+            layouts.append(layout)
+            states.append(recorded[-1])
+        clusters = cluster_states(orders, np.stack(states))
+        answers = []
+        for index in clusters.representatives:
+            run = prepare_run(engine, layouts[index], methods=[method], max_new_tokens=plan.max_new_tokens)
+            result = yield from run.compute(silent)
+            answers.append(result.answers[method.name].text)
+        control.report(DebiasResult(answers[0], {}, {}, replace(clusters, answers=tuple(answers))))
 
 
 @torch.inference_mode()

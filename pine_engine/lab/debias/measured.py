@@ -38,7 +38,9 @@ class MeasuredMethod:
     def generates(self) -> bool:
         """True if it generates an answer."""
         wrapper = self.wrapper
-        return wrapper is None or wrapper.votes or wrapper.steps is not None or wrapper.margin is not None
+        if wrapper is None or wrapper.represents:
+            return True
+        return wrapper.votes or wrapper.steps is not None or wrapper.margin is not None
 
     @property
     def scores_answers(self) -> bool:

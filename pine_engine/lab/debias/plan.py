@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pine_engine.errors import InputError
-from pine_engine.lab.debias.wrappers import DEBIASERS, DEFAULT_BASE, Wrapper
+from pine_engine.lab.debias.wrappers import DEBIASERS, DEFAULT_BASE, Wrapper, check_base
 from pine_engine.methods.table import get_method
 from pine_engine.prompts.orders import MAX_ORDERS, Order, document_orders
 from pine_engine.prompts.prompt import Prompt, Segment
@@ -70,7 +70,7 @@ class DebiasPlan:
 
     @property
     def num_prompts(self) -> int:
-        """Number of prefills."""
+        """Number of prefills; those of representative orders, which are not known yet, do not count."""
         others = 0 if self.wrapper.calibrated == "nothing" else len(CONTENT_FREE)
         if self.wrapper.margin is not None:
             others = len({DEFAULT_BASE, self.base}) - 1
@@ -105,6 +105,7 @@ def plan_debias(
         InputError: For an unknown name, no request, labels that do not fit, or too many orders.
     """
     row = DEBIASERS[wrapper]
+    check_base(row, get_method(base))
     base = get_method(base).name
     if not requests:
         raise InputError("no request to answer: expected at least one", field="requests")
@@ -126,7 +127,7 @@ def plan_debias(
         requests=tuple(requests),
         orders=tuple(orders),
         majority=majority,
-        max_new_tokens=max_new_tokens if majority or row.steps or is_text else 0,
+        max_new_tokens=max_new_tokens if majority or row.steps or row.represents or is_text else 0,
         learned_samples=frozenset(learned),
     )
 
@@ -147,7 +148,7 @@ def _check_labels(wrapper: Wrapper, requests: Sequence[LabeledRequest]) -> None:
             message = f"{wrapper.name} needs labels: got none, expected some, such as A and B"
         elif wrapper.learns and has_tie:
             message = f"{wrapper.name} has no prior of a tie, which is no document; use the task judge"
-        elif wrapper.orders and num_labels != expected:
+        elif wrapper.orders and wrapper.needs_labels and num_labels != expected:
             kinds = "one per document and one for a tie" if has_tie else "one per document"
             message = f"labels do not fit: got {num_labels}, expected {expected}, {kinds}"
         elif wrapper.num_labels not in (None, num_labels):

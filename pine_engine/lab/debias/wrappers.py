@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from pine_engine.errors import InputError
 from pine_engine.input_validation import Registry
 from pine_engine.lab.debias.estimators import ESTIMATORS, Estimator
+from pine_engine.methods.table import Method
 from pine_engine.prompts.orders import OrderKind
 
 if TYPE_CHECKING:  # imports torch
@@ -44,6 +45,7 @@ class Wrapper:
     num_labels: int | None = None  # None for any number
     calibrated: Calibrated = "nothing"
     must_agree: bool = False  # True if the result is a tie unless all orders name the same document
+    represents: bool = False  # True if the order nearest to the center of the largest cluster answers
     # Vanilla runs too; the base method's answer is taken if its confidence is larger by this number or more.
     margin: float | None = None
 
@@ -55,12 +57,12 @@ class Wrapper:
     @property
     def needs_labels(self) -> bool:
         """True if each request needs labels."""
-        return self.orders is not None or self.calibrated == "labels"
+        return (self.orders is not None and not self.represents) or self.calibrated == "labels"
 
     @property
     def votes(self) -> bool:
         """True if the answers generated in several orders vote."""
-        return self.orders is not None and not self.learns
+        return self.orders is not None and not self.learns and not self.represents
 
     @property
     def steps(self) -> Steps | None:
@@ -90,6 +92,15 @@ def check_wrapper(backend: "Backend", wrapper: Wrapper) -> None:
     """Raise InputError if a wrapper needs log-probabilities that a backend does not return."""
     if backend.misfit("logprobs") and not wrapper.votes:
         known = ", ".join(row.name for row in DEBIASERS.values() if row.votes)
-        reason = "needs the probability of every label or token in each run, which a server does not return"
+        needs = "the probability of every label or token in each run"
+        needs = "the hidden state of the last prompt token" if wrapper.represents else needs
+        reason = f"needs {needs}, which a server does not return"
         message = f"{wrapper.name} {reason}; use a loaded model, or choose from: {known}"
         raise InputError(message, field="wrapper")
+
+
+def check_base(wrapper: Wrapper, base: Method) -> None:
+    """Raise InputError if a wrapper of hidden states is around a method that merges several runs."""
+    if wrapper.represents and base.merge:
+        message = f"{wrapper.name} needs one hidden state per order, and {base.name} merges several runs"
+        raise InputError(f"{message}; choose another base method", field="base")

@@ -73,8 +73,13 @@ class ComputedRun(ExampleRun[Engine]):
         """Compute everything that the results need, and emit the finished ones after each part."""
         prefills, generations = distinct_parts(results)
         reserved_tokens = max(map(self._reserved_tokens, results), default=0)
+        wrappers = [result.method.wrapper for result in results]
         shared = SharedPrefill(
-            self._backend, prefills, reserved_tokens=reserved_tokens, control=self._control
+            self._backend,
+            prefills,
+            reserved_tokens=reserved_tokens,
+            control=self._control,
+            keeps_states=any(wrapper is not None and wrapper.represents for wrapper in wrappers),
         )
         held = HeldStates(generations)
         for prefill in prefills:

@@ -10,6 +10,9 @@ from collections.abc import Container, Hashable, Iterable, Mapping, Sequence, Se
 from dataclasses import dataclass, field
 from itertools import chain, product
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pine_engine.backend import Backend
 from pine_engine.endpoint.replies import Reply
 from pine_engine.engine.generation import ActiveGeneration
@@ -45,6 +48,7 @@ class Prefill:
     error: str | None = field(default=None, init=False)
     num_tokens: int = field(init=False)  # of the prompt
     is_repeatable: bool | None = field(default=None, init=False)  # of an endpoint, see Reply
+    state: NDArray[np.float64] | None = field(default=None, init=False)  # hidden, of the last token
 
     def __post_init__(self) -> None:
         self.num_tokens = self.layout.num_tokens

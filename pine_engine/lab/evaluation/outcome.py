@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
+from pine_engine.lab.debias.clusters import cluster_states
 from pine_engine.lab.debias.combining import combine_labels, log_mean, most_voted, route, with_tie
 from pine_engine.lab.debias.estimators import Correction, softmax
 from pine_engine.lab.debias.measured import MeasuredMethod
@@ -32,9 +35,11 @@ def combine(
     task, wrapper = example.sized_task(), method.wrapper
     outcome: dict[str, Any] = {}
     margin = wrapper.margin if wrapper else None
+    if wrapper and wrapper.represents:
+        runs = [_representative(example, runs)]
     written = runs[0] if margin is None else runs[route([run.confidence for run in runs], margin)]
     if written.text is not None:
-        if wrapper and wrapper.votes:
+        if wrapper and (wrapper.votes or wrapper.represents):
             outcome = _vote(example, runs, order, verdict, must_agree=wrapper.must_agree)
         else:
             outcome = _scored(example, written, written.text, verdict)
@@ -71,6 +76,15 @@ def combine(
     scores = [score for choice in likely if (score := example.score(choice, answers)) is not None]
     score = fmean(scores) if scores else None
     return outcome | {"choice_logprobs": choices, "choice_score": score}
+
+
+def _representative(example: Example, runs: Sequence[BaseRun]) -> BaseRun:
+    """Return the run nearest to the center of the largest cluster of hidden states."""
+    documents = [(document.title, document.text) for document in example.documents]
+    runs = sorted(runs, key=lambda run: [documents[index] for index in run.order.slots])
+    states = [run.prefill.state for run in runs if run.prefill.state is not None]
+    clusters = cluster_states([run.order.slots for run in runs], np.stack(states))
+    return runs[clusters.representatives[0]]
 
 
 def _scored(example: Example, run: BaseRun, text: str, verdict: Verdict) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pine_engine.endpoint import is_greedy
 from pine_engine.errors import InputError
 from pine_engine.invariance.platform_facts import Platform, platform_of
 from pine_engine.lab.debias.measured import MeasuredMethod, measured_methods
-from pine_engine.lab.debias.wrappers import check_wrapper
+from pine_engine.lab.debias.wrappers import check_base, check_wrapper
 from pine_engine.lab.evaluation.document_orders import AS_IS, check_orders, names_of
 from pine_engine.lab.evaluation.record import Key, rename_keys
 from pine_engine.lab.evaluation.run_model import RunModel, model_of
@@ -70,6 +70,7 @@ class Settings(BaseModel):
             raise InputError(f"{message}; add them to the data, or leave the method out", field="methods")
         if wrapper is None:
             return
+        check_base(wrapper, method.base)
         count, choices = len(example.documents), len(example.scored_choices)
         problem = ""
         if not method.generates and not choices:

@@ -3,13 +3,17 @@
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pine_engine.attention.state import SequenceState
 from pine_engine.engine import passes
 from pine_engine.engine.engine import Engine
 from pine_engine.engine.generation import prefill_progress, synchronize
+from pine_engine.engine.hidden_states import record_hidden_states
 from pine_engine.lab.evaluation.example_plan import Prefill
 from pine_engine.methods.table import METHODS, Method
 from pine_engine.prompts.layout import TokenLayout
@@ -25,13 +29,22 @@ class SharedPrefill:
     """
 
     def __init__(
-        self, engine: Engine, prefills: Collection[Prefill], *, reserved_tokens: int, control: RunControl
+        self,
+        engine: Engine,
+        prefills: Collection[Prefill],
+        *,
+        reserved_tokens: int,
+        control: RunControl,
+        keeps_states: bool = False,
     ) -> None:
+        """Begin without prefills. keeps_states: True to enter the hidden states into the prefills."""
         self._engine, self._reserved_tokens, self._control = engine, reserved_tokens, control
+        self._keeps_states = keeps_states
         self._num_prefills = len(prefills)
         self._num_reusing = Counter(map(source_of, prefills))
         self._remaining = self._num_reusing.copy()
         self._sources: dict[tuple[str, TokenLayout, str], tuple[SequenceState, Tensor, float]] = {}
+        self._states: dict[tuple[str, TokenLayout, str], NDArray[np.float64] | None] = {}
         self._prefix: tuple[list[SequenceState], float] | None = None
 
     def run(self, prefill: Prefill) -> tuple[SequenceState, Tensor]:
@@ -43,12 +56,14 @@ class SharedPrefill:
         prefix_rows, prefix_s = self._prefix
         if source not in self._sources:
             self._sources[source] = self._pass(prefill, prefill.layout, prefill_method, prefix_rows)
+            self._states[source] = prefill.state
+        prefill.state = self._states[source]
         row, logits, seconds = self._sources[source]
         prefill.standalone_s = prefix_s + seconds
         prefill.seconds = prefix_s / self._num_prefills + seconds / self._num_reusing[source]
         self._remaining[source] -= 1
         if not self._remaining[source]:
-            del self._sources[source]
+            del self._sources[source], self._states[source]
         if prefill.method is not prefill_method:
             row, logits, seconds = self._pass(prefill, prefill.layout, prefill.method, [row])
             prefill.standalone_s += seconds
@@ -74,7 +89,10 @@ class SharedPrefill:
             on_layer=prefill_progress(self._control, prefill.method.name, self._engine.num_layers),
             cached_sequences=cached,
         )
-        row, logits = passes.prefill(layout, method, options)
+        nothing: list[NDArray[np.float64]] = []
+        with record_hidden_states(self._engine) if self._keeps_states else nullcontext(nothing) as states:
+            row, logits = passes.prefill(layout, method, options)
+        prefill.state = states[-1] if states else None
         synchronize(logits)
         return row, logits, time.perf_counter() - began
 

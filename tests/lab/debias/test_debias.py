@@ -442,13 +442,15 @@ def test_plan_counts_prompts_and_limits_generated_answers(wrapper: str) -> None:
     counts = {
         "permutation_full": 18,
         "swap_reconcile": 18,
+        "representative": 18,
         "permutation_cyclic": 9,
         "pride": 3 + 2,
         "calibraeval": 2 + 2,
         "routing": 3,
     }
     assert plan.num_prompts == counts.get(wrapper, 12)
-    assert plan.max_new_tokens == (7 if wrapper in ("calibration_first", "calibration_every") else 0)
+    is_text = wrapper in ("calibration_first", "calibration_every", "representative")
+    assert plan.max_new_tokens == (7 if is_text else 0)
     other_base = plan_debias([request] * 3, wrapper=wrapper, samples=4, base="pine")
     assert other_base.num_prompts == (6 if wrapper == "routing" else plan.num_prompts)
     if DEBIASERS[wrapper].votes:
@@ -536,7 +538,7 @@ def test_columns_of_each_wrapper_agree(name: str) -> None:
     is_generated = name in ("calibration_first", "calibration_every")
     assert (
         measured_method(name).generates
-        == (wrapper.votes or is_generated or name == "routing")
+        == (wrapper.votes or is_generated or name in ("routing", "representative"))
         == (name not in ("pride", "calibraeval", "calibration_labels"))
     )
     assert measured_method(name).scores_choices == (not is_generated)
