@@ -101,7 +101,9 @@ class Workload:
         *documents, prefix, suffix = (
             tuple(torch.randint(vocab_size, (length,), generator=generator).tolist()) for length in lengths
         )
-        layout = TokenLayout(prefix, tuple(documents), suffix)
+        layout = TokenLayout(
+            prefix, tuple(documents), suffix, scores=tuple(map(float, range(self.documents)))
+        )
         engine.check_length(layout, self.new_tokens)
         return layout
 

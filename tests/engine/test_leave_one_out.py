@@ -10,12 +10,18 @@ from pine_engine import METHODS, Engine, InputError, LeaveOneOut, RunResult, Tok
 from tests.support.errors import has_field
 from tests.support.tiers import first_daily
 
-LAYOUT = TokenLayout((60, 61, 62), ((11, 12, 13, 14), (21, 22), (31, 32, 33)), (51, 52, 53))
+LAYOUT = TokenLayout(
+    (60, 61, 62), ((11, 12, 13, 14), (21, 22), (31, 32, 33)), (51, 52, 53), scores=(0.5, 2.0, -1.0)
+)
 ORDER = (2, 0, 1)
 
 
 def without(layout: TokenLayout, slot: int) -> TokenLayout:
-    return replace(layout, documents=tuple(ids for one, ids in enumerate(layout.documents) if one != slot))
+    documents, scores = (
+        tuple(item for one, item in enumerate(items) if one != slot)
+        for items in (layout.documents, layout.scores)
+    )
+    return replace(layout, documents=documents, scores=scores)
 
 
 def run(engine: Engine, layout: TokenLayout = LAYOUT, *methods: str) -> RunResult:
