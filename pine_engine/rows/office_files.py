@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 from pine_engine.errors import InputError, one_line
 from pine_engine.optional_packages import how_to_install, import_extra
 
 SHEET = ".xlsx"
-TEXTS = (".docx", ".pptx", ".html", ".htm")
+ZIPPED = (".docx", ".pptx")
+TEXTS = (*ZIPPED, ".html", ".htm")
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +20,8 @@ logger = logging.getLogger(__name__)
 def read_office_text(path: Path) -> str:
     """Return the text of a file as Markdown. Raises InputError, also if markitdown is not installed."""
     with _markitdown(path) as markitdown:
+        if path.suffix.lower() in ZIPPED and not is_zipfile(path):  # markitdown would return its bytes
+            raise ValueError("no zip file")
         converter = markitdown.MarkItDown(enable_plugins=False)
         return str(converter.convert_local(str(path)).text_content).strip()
 

@@ -145,3 +145,23 @@ def assert_molecules_and_uploads_are_evaluated(page: Page, folder: Path) -> None
     give(page, "#measure-upload", rows)
     expect(message).to_contain_text("mine.jsonl: 1 example")
     expect(status).to_contain_text("1 example ×")
+
+
+@pytest.mark.slow
+def test_columns_of_an_upload_are_chosen_in_lists(page: Page, tmp_path: Path) -> None:
+    open_tab(page, "Evaluate")
+    rows = tmp_path / "fragen.csv"
+    rows.write_bytes("Frage;Stelle 1;Stelle 2\nWer?;Änne.;Öle.\nWas?;<b>Öl</b>.;Übel.\n".encode("cp1252"))
+    give(page, "#measure-upload", rows)
+    message = page.locator("#measure-message")
+    expect(message.get_by_role("alert")).to_contain_text("no column")
+    table = page.get_by_role("region", name="First rows")
+    expect(table.locator("tbody tr")).to_have_count(2)
+    expect(table.locator("tbody")).to_contain_text("<b>Öl</b>.")
+    for column, field in (("frage", "question"), ("stelle 1", "document1"), ("stelle 2", "document2")):
+        table.get_by_label(f"Field of the column {column}", exact=True).select_option(field)
+    expect(message).to_contain_text("fragen.csv: 2 examples")
+    expect(message).to_contain_text("cp1252")
+    table.get_by_label("Field of the column frage", exact=True).select_option("document1")
+    expect(table.get_by_label("Field of the column stelle 1", exact=True)).to_have_value("")
+    expect(message.get_by_role("alert")).to_contain_text("question")

@@ -246,7 +246,8 @@ def bind_evaluation(
     read, read_data = bind(upload_rows, request, reader), [*chosen_data, request.upload, *shown]
     table = [request.columns, request.file]
     uploaded = request.upload.upload(read, request.upload, [*read_data, *table], **STATE_EVENT)
-    renamed = request.columns.input(bind(read_rows, request, reader), table, read_data, **STATE_EVENT)
+    last: dict[str, Any] = STATE_EVENT | {"trigger_mode": "always_last"}  # of choices in quick succession
+    renamed = request.columns.input(bind(read_rows, request, reader), table, read_data, **last)
     triggers = [page.load, ready.change]
     gr.on(triggers, bind(fit_metrics, sources), chosen, request.what, **PRIVATE_EVENT)
     planned = bind(announce, tab, sources, settings)
