@@ -127,8 +127,8 @@ def parse_option(
     """Return the letter of the option that a text names, None if it names none or several.
 
     In this order: the letter in a box (`[[B]]`, `\\boxed{B}`), the option whose text the answer is, the
-    letter behind "answer", the letter at the beginning, the only letter in the text. Letters are those of
-    `contains_words`: "A" in "A dog" is none.
+    letter behind "answer", the letter at the beginning, the only letter in the text, the only option whose
+    text occurs in it. Letters are those of `contains_words`: "A" in "A dog" is none.
 
     Args:
         text: Generated text.
@@ -152,6 +152,9 @@ def parse_option(
         return _VERDICTS[verdict](behind)
     if first := re.match(rf"\W*([{letters}])(?:[.:)\]*_]|\s*$|\s*\n)", text):
         return first[1]
+    if len(named) != 1:
+        pairs = zip(letters, options, strict=False)
+        named = [letter for letter, one in pairs if contains_words(text, [one], besides=options)]
     return named[0] if len(named) == 1 else None
 
 

@@ -83,6 +83,7 @@ class Task:
     tie_rule: str = ""  # meaning of the choice behind those of the documents; "" if a tie is no verdict
     min_documents: int = 1
     max_documents: int | None = None
+    without_letters: str = ""  # task whose prompt has no letters, but is equal otherwise
     parse_needs_documents: bool = False  # True if parser and score have the argument `options`
     metrics: tuple[str, ...] = ()  # default metrics of an evaluation; () for those of the backend
     nouns: Nouns = Nouns()

@@ -366,6 +366,7 @@ def test_any_text_has_a_score(text: str, answers: list[str]) -> None:
         ("Option B is right.", "B"),
         ("The answer is A. No, the answer is B.", "B"),
         ("A dog", "B"), ("The answer is a dog.", "B"), ("a dog.", "B"), ("The answer is A dog", "B"),
+        ("It has to be the dog.", "B"), ("I saw a cat and a dog.", "C"), ("Is it the cat or the AB?", None),
         ("AB", "D"), ("I think", None), ("A or B", None), ("", None), ("none", None), ("E", None),
         ("A dogma of cats", None),
     ],

@@ -56,6 +56,7 @@ FILES: dict[str, Callable[[Path, Path], object]] = {
     "DATA.jsonl": lambda path, _: write(path, json.dumps(QUESTION.model_dump())),
     "DATA.csv": lambda path, _: write(path, "prompt,passage\nWho?,Ann.\n"),
     "PAIRS.jsonl": lambda path, _: write_rows(path, pairs(2)),
+    "QUESTIONS.jsonl": lambda path, _: write_rows(path, [{"question": "?", "options": ["a", "b"]}]),
     "data/rewardbench.jsonl": lambda path, _: write_rows(path, pairs(1)),
     "TRAIN.jsonl": lambda path, _: write_rows(path, [row(smiles) for smiles in SMILES[1:]]),
     "MOLECULES.jsonl": lambda path, _: write_rows(path, [row(SMILES[0])]),

@@ -83,10 +83,12 @@ def label_cautions(records: Iterable[Record], changed: Sequence[str]) -> Iterato
         return
     is_pair = all(one.num_documents == 2 for orders in by_example.values() for one in orders.values())
     advice = "To move the documents alone, use --orders as-is,segments-swapped"
+    advice += "" if is_pair else ", which is for two documents"
+    tasks = {TASKS[one.task].without_letters for orders in by_example.values() for one in orders.values()}
+    advice += "".join(f", or --task {name}, which has no labels" for name in sorted(tasks - {""}))
     yield (
         f"Under {', '.join(moved)} the labels change with the slots, so that each document has another text. "
-        f"So {' and '.join(methods)} can answer differently, without an effect of the order. {advice}"
-        f"{'' if is_pair else ', which is for two documents'}."
+        f"So {' and '.join(methods)} can answer differently, without an effect of the order. {advice}."
     )
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, StringConstraints, TypeAdapter
 
 from pine_engine.prompts.answer_words import contains_words
+from pine_engine.prompts.tasks import TASKS, document_letter
 from pine_engine.rows.untrusted_json import TupleInput
 from viz.page.common.limits import MAX_DOCUMENTS
 from viz.page.form.documents import KNOWN_TASK, Entries, entries_from
@@ -41,11 +42,12 @@ class FormExample(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def gold(self) -> int:
-        """Return the index of the first document that contains an accepted answer, or 0."""
+        """Return the index of the first document that contains an accepted answer or has its letter, or 0."""
         holding = (
             place
             for place, document in enumerate(self.documents)
             if contains_words(document.text, self.answers)
+            or (TASKS[self.task].has_letters and document_letter(place) in self.answers)
         )
         return next(holding, 0)
 

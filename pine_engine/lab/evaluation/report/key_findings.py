@@ -100,12 +100,13 @@ def _unparsed(row: Row) -> Iterator[str]:
 
 
 def letter_recalls(row: Row) -> Iterator[str]:
-    """Yield the recall of each letter of a multiple choice, and their spread."""
+    """Yield the recall of each letter of a multiple choice, and their spread; nothing for few examples."""
     for size, recalls in row.letter_sizes.items():
+        if (found := row.get("recall spread", str(size))) is None or found.interval is None:
+            continue
         shares = ", ".join(f"{letter} {quantity(one.mean)}" for letter, one in recalls.items())
-        spread = estimated(row.get("recall spread", str(size)))
         letters = f"recall per letter of {size}" if len(row.letter_sizes) > 1 else "recall per letter"
-        yield f"{method_label(row.method)}, {letters}: {shares} %; spread {spread} points."
+        yield f"{method_label(row.method)}, {letters}: {shares} %; spread {estimated(found)} points."
 
 
 def hard_to_detect(row: Row) -> Iterator[str]:
