@@ -49,6 +49,7 @@ OPTIONS = {
     "verify": "--limit 1 --num-orders 1",
     "evaluate data/judge-4": "--limit 1 --orders as-is --methods vanilla,pride",
     "evaluate": "--limit 1 --max-new-tokens 4",
+    "reproduce-paper": "--limit 1 --max-new-tokens 1 --methods vanilla,pine",
     "molecules": "--limit 1 --orders 1 --methods pine", "bench": BENCH,
 }  # fmt: skip
 """Options added to commands, so that they take seconds."""
@@ -105,7 +106,7 @@ def test_documented_command_runs(
     monkeypatch.chdir(tmp_path)
     put_files(command, tmp_path, tiny)
     for name in GENERATED:
-        if f"{name}.jsonl" in command:
+        if f"{name}.jsonl" in command or f"reproduce-paper {name} " in command:
             assert pine("download-data", name).status == 0
     added = next((options for words, options in OPTIONS.items() if f"pine_engine {words}" in command), "")
     outcome = pine(*arguments_of(command), *added.split())
