@@ -29,6 +29,7 @@ from pine_engine.optional_packages import VERSIONS
 from tests.support.commands import Run
 from tests.support.environments import PACKAGE
 from tests.support.families import TinyLlama
+from tests.support.measured_rows import QUESTION
 from tests.support.pages import PAGES, ROOT, blocks, commands, put_files
 from tests.support.source_copy import run_in_source_copy
 from tests.support.tokenizers import letter_tokenizer
@@ -37,6 +38,7 @@ COMMANDS = sorted({command for page in PAGES.values() for command in commands(pa
 RUN_BY = {
     "README.md": ("tests/project/test_packaging.py", "test_readme_blocks_run_from_the_wheel"),
     "api.md": ("tests/viz/page/api/test_calls.py", "test_the_documented_python_runs"),
+    "decisions.md": ("tests/project/test_documentation.py", "test_documented_checks_run"),
     "evaluation.md": ("tests/integrations/test_lm_eval.py", "test_documented_task_runs"),
     "faq.md": ("tests/project/test_documentation.py", "test_faq_blocks_and_registered_method_run"),
     "serving.md": ("tests/server/test_clients.py", "test_documented_script_runs"),
@@ -56,7 +58,7 @@ OPTIONS = {
 
 NOT_RUN = (
     *("reproduce-paper", "download-data ", "--output-dir 4bit", "engine serve", "lm-eval"),
-    *("--device cuda", "--endpoint"),
+    *("--device cuda", "--endpoint", "--fail-above"),
 )
 GENERATED = ("facts-3", "facts-3-each", "few-shot-4", "few-shot-8", "judge-2", "judge-4")
 """Data sets that commands use without a download."""
@@ -198,6 +200,29 @@ def test_faq_blocks_and_registered_method_run(
         assert "APE, soft" in Path("report/report.md").read_text(encoding="utf-8")
     finally:
         METHODS.pop("ape_soft", None)
+
+
+@pytest.mark.slow
+def test_documented_checks_run(tiny: Path, tmp_path: Path) -> None:
+    """The steps of the workflow and the test pass for 73 rows, and write the line of the summary."""
+    page = PAGES["decisions.md"]
+    (workflow,) = re.findall(r"^```yaml\n(.+?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    (script,) = blocks(page)
+    steps = [found for found in re.findall(r"run: (.*)$", workflow, re.MULTILINE) if "pip " not in found]
+    assert len(steps) == 2
+    rows = [QUESTION.model_copy(update={"id": f"q{n}"}).model_dump_json() for n in range(73)]
+    (tmp_path / "DATA.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    (tmp_path / "test_order.py").write_text(script, encoding="utf-8")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    summary = tmp_path / "summary.md"
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    names = {"PATH": path, "PYTHONPATH": str(ROOT), "PINE_MODEL": str(tiny)}
+    environment = {**os.environ, **names, "GITHUB_STEP_SUMMARY": str(summary)}
+    for step in (*steps, f"{sys.executable} -m pytest -q -p no:cacheprovider test_order.py"):
+        step = step.replace("--fail-above", "--max-new-tokens 2 --fail-above")
+        subprocess.run(["bash", "-ec", step], cwd=tmp_path, env=environment, check=True)
+    assert summary.read_text(encoding="utf-8").startswith("Limits passed: PINE changed 0 ")
 
 
 def test_page_and_blocks_have_public_names_only() -> None:

@@ -20,9 +20,11 @@ from pine_engine.errors import Cancelled, EndpointError, InputError, WriteError
 from pine_engine.file_locks import try_lock
 from pine_engine.lab.cli.download_data import file_sha256
 from pine_engine.lab.cli.evaluation_summary import summarize_records
+from pine_engine.lab.cli.limits import LimitOptions
 from pine_engine.lab.debias.measured import measured_methods
 from pine_engine.lab.evaluation import run_files, shards
 from pine_engine.lab.evaluation.document_orders import AS_IS, ORDERS
+from pine_engine.lab.evaluation.limits import ResultLimit, check_limits
 from pine_engine.lab.evaluation.record import Record, describe_errors
 from pine_engine.lab.evaluation.settings import RunInfo, Settings, check_outputs, choose, run_info
 from pine_engine.methods.table import ALL, Output, default_methods
@@ -112,6 +114,7 @@ class Plan:
         retry_errors: True to measure records with an error again.
         model: Model to load.
         backend: Backend that needs no loading, None for the model.
+        limits: Limits of the results.
     """
 
     data: Path
@@ -124,6 +127,7 @@ class Plan:
     retry_errors: bool
     model: ModelOptions
     backend: "Backend | None"
+    limits: Sequence[ResultLimit]
 
     @property
     def share(self) -> list[Example]:
@@ -167,6 +171,7 @@ def evaluate(
     options: EvaluationOptions = EvaluationOptions(),
     model: ModelOptions = ModelOptions(),
     server: EndpointOptions = EndpointOptions(),
+    limits: LimitOptions = LimitOptions(),
 ) -> CommandResult:
     """Evaluate a dataset: one record per example, method and document order. Resumes an interrupted run.
 
@@ -176,9 +181,10 @@ def evaluate(
         options: Examples, methods, orders and metrics.
         model: Model to evaluate.
         server: Server that computes its answers.
+        limits: Limits of its results.
     """
     try:
-        plan = plan_evaluation(data, output_dir, options, model, server)
+        plan = plan_evaluation(data, output_dir, options, model, server, limits)
     except InputError:
         if shards.is_main_process():
             raise
@@ -193,9 +199,15 @@ def evaluate(
 
 
 def plan_evaluation(
-    data: Path, folder: Path, options: EvaluationOptions, model: ModelOptions, server: EndpointOptions
+    data: Path,
+    folder: Path,
+    options: EvaluationOptions,
+    model: ModelOptions,
+    server: EndpointOptions,
+    limit_options: LimitOptions,
 ) -> Plan:
     """Read the examples, and check all options that need no model. Raises InputError for an invalid one."""
+    limits = limit_options.parse()
     kwargs = parse_kwargs(options.chat_template_kwargs)
     backend = server.open(model, kwargs)
     if data == STDIN:
@@ -232,6 +244,7 @@ def plan_evaluation(
     )
     if backend:
         check_outputs(backend, settings, examples)
+    check_limits(limits, settings, max(len(example.documents) for example in examples))
     return Plan(
         data=data,
         data_sha256=file_sha256(data),
@@ -243,6 +256,7 @@ def plan_evaluation(
         retry_errors=options.retry_errors,
         model=dataclasses.replace(model, device=shards.device_of_shard(model.device, part)),
         backend=backend,
+        limits=limits,
     )
 
 
@@ -394,5 +408,5 @@ def summarize(run: Run, end: End) -> CommandResult:
     result = CommandResult({}, [], [end.reason] if end.reason else [], end.status)
     if not end.reason and not (part.is_launched and part.index):
         records, missing = run.plan.records(run.info)
-        result = summarize_records(run.plan.folder, run.info, records, missing, end.seconds)
+        result = summarize_records(run.plan.folder, run.info, records, missing, end.seconds, run.plan.limits)
     return result

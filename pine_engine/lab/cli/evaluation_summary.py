@@ -8,9 +8,11 @@ from pine_engine.cli import output
 from pine_engine.cli.output import CommandResult
 from pine_engine.endpoint import NOT_GREEDY
 from pine_engine.errors import InputError
+from pine_engine.lab.cli.limits import with_limits
 from pine_engine.lab.evaluation.cautions import cautions, scoring_sentence
 from pine_engine.lab.evaluation.estimates import BASELINE, estimate_tasks
 from pine_engine.lab.evaluation.grid import Grid
+from pine_engine.lab.evaluation.limits import ResultLimit
 from pine_engine.lab.evaluation.record import Record, count_repeats, describe_errors
 from pine_engine.lab.evaluation.report.key_findings import hard_to_detect, letter_recalls
 from pine_engine.lab.evaluation.report.runs import MeasuredRun
@@ -22,7 +24,12 @@ from pine_engine.methods.table import METHODS
 
 
 def summarize_records(
-    folder: Path, info: RunInfo, records: Sequence[Record], missing: int, seconds: float
+    folder: Path,
+    info: RunInfo,
+    records: Sequence[Record],
+    missing: int,
+    seconds: float,
+    limits: Sequence[ResultLimit] = (),
 ) -> CommandResult:
     """Return report, table and notes of a run. Missing records are a failure, and so are no numbers.
 
@@ -32,6 +39,7 @@ def summarize_records(
         records: Existing records.
         missing: Number of missing records.
         seconds: Time of this command, in seconds.
+        limits: Limits of the results.
     """
     reasons = []
     if missing:
@@ -60,7 +68,8 @@ def summarize_records(
     if not rows and not reasons:
         notes.append(f"{folder} has records, but no metrics; add answers, or further --orders")
     notes += _notes_on_tasks(tasks)
-    return CommandResult(report, rows, notes + reasons, output.FAILED if reasons else 0)
+    result = CommandResult(report, rows, notes + reasons, output.FAILED if reasons else 0)
+    return with_limits(result, limits, {"": tasks})
 
 
 def _notes_on_records(info: RunInfo, records: Sequence[Record]) -> Iterator[str]:

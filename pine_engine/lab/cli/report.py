@@ -11,6 +11,7 @@ from pine_engine.cli.options import Limit, ModelOptions, OutputDir
 from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError, UnknownNameError
 from pine_engine.lab.cli.evaluate import EvaluationOptions, evaluate
+from pine_engine.lab.cli.limits import LimitOptions, with_limits
 from pine_engine.lab.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.lab.evaluation.report.parts import report_parts
 from pine_engine.lab.evaluation.report.runs import read_runs
@@ -25,6 +26,7 @@ def report(
     output_dir: OutputDir,
     folders: Annotated[list[Path] | None, typer.Argument(metavar="DIR...")] = None,
     molecules: list[Path] | None = None,
+    limits: LimitOptions = LimitOptions(),
 ) -> CommandResult:
     """Compare runs in tables and figures like those of the paper, as HTML and Markdown.
 
@@ -34,7 +36,9 @@ def report(
         output_dir: Folder for report.html, report.md and PNG files of the figures.
         folders: Folders of runs, created by `evaluate`.
         molecules: JSON file with the output of `molecules --json`. Can be repeated.
+        limits: Limits of the results of each run.
     """
+    parsed_limits = limits.parse()
     if not folders and not molecules:
         raise InputError("report has no input; give folders created by `evaluate`, or --molecules")
 
@@ -59,7 +63,8 @@ def report(
         raise InputError(f"{output_dir} cannot be written: {error.strerror}; give another folder") from error
     summaries = {run.label: nested(run.tasks) for run in runs}
     paths = [str(output_dir / name) for name in (PAGE, MARKDOWN, *images.values())]
-    return CommandResult({"files": paths, "runs": summaries}, [{"written": path} for path in paths], notes)
+    result = CommandResult({"files": paths, "runs": summaries}, [{"written": path} for path in paths], notes)
+    return with_limits(result, parsed_limits, {run.label: run.tasks for run in runs})
 
 
 REPORT = "report"  # name of the report's folder in the output folder

@@ -5,6 +5,7 @@ An estimate has a task, a method, a metric, a group and a name:
 | metric | group | name |
 | --- | --- | --- |
 | a score | mean, worst case, best case, always correct, never correct, changed | |
+| a score | flip rate, the share of pairs of orders with different answers | |
 | a score | unparsed, several verdicts, parsed | |
 | a score | unfinished, of texts that end before the answer | |
 | a score | first slot, first slot excess, consistent, order gap, of judges (see position_bias.py) | |
@@ -45,6 +46,7 @@ from pine_engine.lab.evaluation.grid import (
     Scores,
     Values,
     answers_differ,
+    flip_rate,
     make_grid,
     named_document,
     parsed_answer,
@@ -89,6 +91,9 @@ def _estimate_task(records: Sequence[Record]) -> Grid:
 
     for scores in all_scores:
         add(scores.method, scores.metric, _score_estimates(scores))
+    for scores in every_scores:
+        if scores not in all_scores and scores.metric != "logprob":  # answers without accepted ones
+            add(scores.method, scores.metric, _change_estimates(scores))
     for method in grid.methods:
         add(method, "cost", _cost_estimates(grid, method))
     for other, scores in combinations(all_scores, 2):
@@ -119,6 +124,14 @@ def _score_estimates(scores: Scores) -> Iterator[Labeled]:
         yield from _section_estimates(scores, scenario, values)
 
 
+def _change_estimates(scores: Scores) -> Iterator[Labeled]:
+    """Yield how often answers change in any order, and in a pair of orders."""
+    pairs = zip(scores.columns, scores.grid.distinct, strict=True)
+    groups = [[column[name] for name in names] for column, names in pairs]
+    yield "changed", (), scores.mean(_values([answers_differ(group, scores.metric) for group in groups]))
+    yield "flip rate", (), scores.mean(_values([flip_rate(group, scores.metric) for group in groups]))
+
+
 def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
     """Yield shares of answers that change, are always correct, are parsed, or name a letter or place."""
     grid, metric = scores.grid, scores.metric
@@ -129,9 +142,7 @@ def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
     def says_first(record: Record) -> bool:
         return named_document(record, metric) == record.input_order[record.permutation[0]]
 
-    pairs = zip(scores.columns, grid.distinct, strict=True)
-    changed = [answers_differ([column[name] for name in names], metric) for column, names in pairs]
-    yield "changed", (), scores.mean(_values(changed))
+    yield from _change_estimates(scores)
     for name, combine, score in (("always correct", min, 1.0), ("never correct", max, 0.0)):
         values, is_parsed = scores.of(scores.averaged, combine)
         flags = np.where(np.isnan(values), np.nan, values == score)
@@ -157,7 +168,7 @@ def _has_several_choices(record: Record) -> float | None:
     return None if record.text is None else float(sum(choice in record.text for choice in choices) > 1)
 
 
-def _values(flags: Sequence[bool | None]) -> Values:
+def _values(flags: Sequence[float | None]) -> Values:
     return np.array(flags, dtype=np.float64), None
 
 

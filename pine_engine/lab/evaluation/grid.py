@@ -7,6 +7,7 @@ could not be measured, is left out for all methods.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from statistics import fmean
 from typing import Literal, get_args
 
@@ -237,12 +238,23 @@ def named_document(record: Record, metric: Metric) -> int | None:
 
 def answers_differ(records: Sequence[Record], metric: Metric) -> bool | None:
     """Check whether the parsed answers, or the documents that they name, differ; None for fewer than two."""
-    answers = [
+    answers = stated_answers(records, metric)
+    return len(set(answers)) > 1 if len(answers) > 1 else None
+
+
+def flip_rate(records: Sequence[Record], metric: Metric) -> float | None:
+    """Return the share of pairs of orders whose parsed answers differ; None for fewer than two answers."""
+    pairs = [one != other for one, other in combinations(stated_answers(records, metric), 2)]
+    return fmean(pairs) if pairs else None
+
+
+def stated_answers(records: Sequence[Record], metric: Metric) -> list[int | str | None]:
+    """Return the document that each parsed answer names, or the answer."""
+    return [
         named if (named := named_document(record, metric)) is not None else parsed_answer(record, metric)
         for record in records
         if is_parsed(record, metric)
     ]
-    return len(set(answers)) > 1 if len(answers) > 1 else None
 
 
 def combined(

@@ -23,6 +23,7 @@ GROUPS = {
     "always_correct": "always correct",
     "never_correct": "never correct",
     "changed": "changed",
+    "flip_rate": "flip rate",
     "unparsed": "unparsed",
     "several_verdicts": "several verdicts",
     "read": "parsed",
@@ -226,6 +227,11 @@ class Row:
             ]
             found[f"total{key}"] = _json(self.get(f"total{version}"))
         return found
+
+
+def answer_estimate(grid: Grid, method: str, group: str) -> Estimate | None:
+    """Return an estimate of the generated answers, else of the most likely choices; None without both."""
+    return grid.get(method, "generated", group) or grid.get(method, "chosen", group)
 
 
 def method_rows(grid: Grid, metrics: Sequence[str] = METRICS) -> list[Row]:
