@@ -61,7 +61,8 @@ FILES: dict[str, Callable[[Path, Path], object]] = {
     "TRAIN.jsonl": lambda path, _: write_rows(path, [row(smiles) for smiles in SMILES[1:]]),
     "MOLECULES.jsonl": lambda path, _: write_rows(path, [row(SMILES[0])]),
     "CERTIFICATE.json": write_certificate,
-    "RUN": write_judge_run, "RUNS/lost-in-the-middle-10": write_judge_run, "RUNS/llmbar": write_judge_run,
+    "RUN": write_judge_run, "RUN2": write_judge_run,
+    "RUNS/lost-in-the-middle-10": write_judge_run, "RUNS/llmbar": write_judge_run,
 }  # fmt: skip
 """Writers of the files that commands name; they take the path, and the folder of a model."""
 

@@ -12,6 +12,7 @@ from pine_engine.cli.output import CommandResult
 from pine_engine.errors import InputError, UnknownNameError
 from pine_engine.lab.cli.evaluate import EvaluationOptions, evaluate
 from pine_engine.lab.cli.limits import LimitOptions, with_limits
+from pine_engine.lab.evaluation.report.comparisons import compared_runs
 from pine_engine.lab.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.lab.evaluation.report.parts import report_parts
 from pine_engine.lab.evaluation.report.runs import read_runs
@@ -30,6 +31,7 @@ def report(
 ) -> CommandResult:
     """Compare runs in tables and figures like those of the paper, as HTML and Markdown.
 
+    Runs of the same examples, such as with another model, are compared with the first one by a paired test.
     The Markdown shows the figures if the package kaleido is installed, and links to the HTML page otherwise.
 
     Args:
@@ -63,7 +65,10 @@ def report(
         raise InputError(f"{output_dir} cannot be written: {error.strerror}; give another folder") from error
     summaries = {run.label: nested(run.tasks) for run in runs}
     paths = [str(output_dir / name) for name in (PAGE, MARKDOWN, *images.values())]
-    result = CommandResult({"files": paths, "runs": summaries}, [{"written": path} for path in paths], notes)
+    compared = compared_runs(runs)
+    notes += [one.sentence for one in compared]
+    found = {"files": paths, "runs": summaries, "comparisons": [one.json() for one in compared]}
+    result = CommandResult(found, [{"written": path} for path in paths], notes)
     return with_limits(result, parsed_limits, {run.label: run.tasks for run in runs})
 
 

@@ -9,19 +9,16 @@ about the bootstrap", for the reach.
 """
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pine_engine.lab.evaluation.intervals import MIN_EXAMPLES, Estimate, Floats, Z
+from pine_engine.lab.evaluation.intervals import MIN_EXAMPLES, NORMAL, Estimate, Floats, Z
 
 NUM_RESAMPLES = 2000
 SEED = 0
 
 _CHUNK = 256  # number of resamples whose counts are float64 at a time: 10,000 examples then take 20 MB
-
-_NORMAL = NormalDist()
 
 Resamples = NDArray[np.uint16]  # number of times that each of n examples is in each of B resamples, (B, n)
 
@@ -86,14 +83,14 @@ def ratio(above: Floats, below: Floats, resamples: Resamples) -> Estimate | None
 def _levels(point: float, samples: Floats, influence: Floats, n: int) -> tuple[float, float]:
     """Return the quantiles that are the ends. influence: (n,), effect of each example, in any unit."""
     below = (np.count_nonzero(samples < point) + np.count_nonzero(samples == point) / 2) / len(samples)
-    bias = _NORMAL.inv_cdf(min(max(below, 0.5 / len(samples)), 1 - 0.5 / len(samples)))
+    bias = NORMAL.inv_cdf(min(max(below, 0.5 / len(samples)), 1 - 0.5 / len(samples)))
     size = float((influence**2).sum()) ** 1.5
     skewness = float((influence**3).sum()) / (6 * size) if size else 0.0
     reach = math.sqrt(n / (n - 1)) * _student(n - 1)
 
     def level(z: float) -> float:
         lean = max(1 - skewness * (bias + z), 1e-9)  # one example may outweigh all others
-        return _NORMAL.cdf(bias + (bias + z) / lean)
+        return NORMAL.cdf(bias + (bias + z) / lean)
 
     return level(-reach), level(reach)
 

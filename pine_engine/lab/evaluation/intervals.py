@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 LEVEL = 0.95  # probability, about, that an interval contains the true value
 
-Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+NORMAL = NormalDist()
+
+Z = NORMAL.inv_cdf((1 + LEVEL) / 2)
 
 MIN_EXAMPLES = 10  # number of examples from which on resampled examples give an interval
 

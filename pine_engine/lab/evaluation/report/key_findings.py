@@ -64,9 +64,9 @@ def _sentences(rows: Mapping[str, Row]) -> Iterator[str]:
     for name, one in compared.items():
         verdict = finding(one.mean, one.interval, one.num_examples)
         if name == BASELINE and verdict in (NO_DIFFERENCE, UNDECIDED):
-            yield f"{subject} and {method_label(name)}, {verdict}: {_difference(one)}."
+            yield f"{subject} and {method_label(name)}, {verdict}: {difference_text(one)}."
         elif name == BASELINE or verdict == LOWER:
-            yield f"{subject} is {verdict} than {method_label(name)}: {_difference(one)}."
+            yield f"{subject} is {verdict} than {method_label(name)}: {difference_text(one)}."
     starts = {NO_DIFFERENCE: f"{NO_DIFFERENCE} to", UNDECIDED: f"{UNDECIDED} against", HIGHER: "higher than"}
     for verdict, start in starts.items():
         if names := [method_label(name) for name in found.get(verdict, []) if name != BASELINE]:
@@ -149,7 +149,7 @@ def finding(mean: float, interval: tuple[float, float] | None, num_examples: int
     return HIGHER if mean > 0 else LOWER
 
 
-def _difference(difference: Estimate) -> str:
+def difference_text(difference: Estimate) -> str:
     """Return a difference with its unit, its interval and its number of examples."""
     count = difference.num_examples
     unit = "nats" if difference.metric == "logprob" else "percentage points"

@@ -8,6 +8,7 @@ import numpy as np
 from pine_engine.lab.evaluation.bootstrap import NUM_RESAMPLES, SEED
 from pine_engine.lab.evaluation.intervals import LEVEL, MIN_EXAMPLES, share
 from pine_engine.lab.evaluation.report import paper_tables, task_tables
+from pine_engine.lab.evaluation.report.comparisons import compared_runs, comparison_part
 from pine_engine.lab.evaluation.report.curves import accuracy_bars, slot_curves
 from pine_engine.lab.evaluation.report.key_findings import key_findings
 from pine_engine.lab.evaluation.report.molecule_tables import (
@@ -41,6 +42,7 @@ def report_parts(runs: Sequence[MeasuredRun], *, molecules: Sequence[MoleculeRep
     costs = (*(task_tables.cost_results(task, runs) for task in tasks), *paper_tables.overhead_beside(runs))
     return [
         Part("Key findings", tuple(findings), curves=(figure,) if figure else ()),
+        *([comparison_part(compared)] if (compared := compared_runs(runs)) else []),
         *parts,
         *([molecule_part(molecules)] if molecules else []),
         *([Part("Overhead", tables=costs), reading_part(), settings_part(runs)] if runs else []),
