@@ -43,6 +43,8 @@ def report(
     parsed_limits = limits.parse()
     if not folders and not molecules:
         raise InputError("report has no input; give folders created by `evaluate`, or --molecules")
+    if parsed_limits and not folders:
+        raise InputError("--fail-above and --fail-below limit runs: got none, expected folders of `evaluate`")
 
     from viz.lab.report import TITLE, report_markdown, report_page, write_images
 
