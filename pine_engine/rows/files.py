@@ -145,6 +145,38 @@ def preview_rows(path: Path, count: int, max_bytes: int | None = None) -> list[d
     return [dict(zip(rename_header(header, {}), row, strict=False)) for row in cells]
 
 
+def parse_objects(path: Path, parse: Callable[[dict[str, Any]], Row]) -> Iterator[tuple[int, Row]]:
+    """Yield what `parse` returns for each object of a file with any keys, or row of a table, and its number.
+
+    Columns of a table are in lower case. Raises InputError with all problems of the file.
+    """
+    lines = _read_table(path, None)
+    if lines is None:
+        found = _json_rows(path, read_text(path), has_columns=True)
+        rows, unit = found.rows, found.unit
+    else:
+        _, header = next(lines, (1, list[str]()))
+        names = header if isinstance(header, InputError) else rename_header(header, {})
+        rows, unit = ((number, _named_cells(names, cells)) for number, cells in lines), "line"
+
+    def parse_or_raise(_: int, row: Any) -> Row:
+        if isinstance(row, InputError):
+            raise row
+        if not isinstance(row, dict):
+            raise InputError(f"row is no object: got {type(row).__name__}, expected names and values")
+        return parse(row)
+
+    yield from rows_or_mistakes(path, rows, parse_or_raise, unit)
+
+
+def _named_cells(names: list[str] | InputError, cells: list[str] | InputError) -> Any:
+    if isinstance(names, InputError) or isinstance(cells, InputError):
+        return names if isinstance(names, InputError) else cells
+    if len(names) != len(cells):
+        return InputError(f"the number of fields is {len(cells)}, but {len(names)} in the header")
+    return dict(zip(names, cells, strict=True))
+
+
 def file_kind(path: Path) -> str:
     """Return the ending of a file name in lower case, without that of gzip."""
     return Path(path.name.lower().removesuffix(".gz")).suffix

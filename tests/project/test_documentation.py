@@ -213,10 +213,8 @@ def test_documented_checks_run(tiny: Path, tmp_path: Path) -> None:
     rows = [QUESTION.model_copy(update={"id": f"q{n}"}).model_dump_json() for n in range(73)]
     (tmp_path / "DATA.jsonl").write_text("\n".join(rows), encoding="utf-8")
     (tmp_path / "test_order.py").write_text(script, encoding="utf-8")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "python").symlink_to(sys.executable)
     summary = tmp_path / "summary.md"
-    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     names = {"PATH": path, "PYTHONPATH": str(ROOT), "PINE_MODEL": str(tiny)}
     environment = {**os.environ, **names, "GITHUB_STEP_SUMMARY": str(summary)}
     for step in (*steps, f"{sys.executable} -m pytest -q -p no:cacheprovider test_order.py"):

@@ -61,6 +61,7 @@ FILES: dict[str, Callable[[Path, Path], object]] = {
     "TRAIN.jsonl": lambda path, _: write_rows(path, [row(smiles) for smiles in SMILES[1:]]),
     "MOLECULES.jsonl": lambda path, _: write_rows(path, [row(SMILES[0])]),
     "CERTIFICATE.json": write_certificate,
+    "VERDICTS.csv": lambda path, _: write(path, "pair,order,verdict\n1,AB,A\n1,BA,B\n"),
     "RUN": write_judge_run, "RUN2": write_judge_run,
     "RUNS/lost-in-the-middle-10": write_judge_run, "RUNS/llmbar": write_judge_run,
 }  # fmt: skip

@@ -16,8 +16,10 @@ from pine_engine.lab.evaluation.report.comparisons import compared_runs
 from pine_engine.lab.evaluation.report.molecule_tables import read_molecule_report
 from pine_engine.lab.evaluation.report.parts import report_parts
 from pine_engine.lab.evaluation.report.runs import read_runs
+from pine_engine.lab.evaluation.report.verdict_audit import audit_json, audit_sentences
 from pine_engine.lab.evaluation.shards import parse_shard
 from pine_engine.lab.evaluation.task_estimates import nested
+from pine_engine.lab.evaluation.verdicts import read_verdicts
 from pine_engine.methods.table import METHODS
 
 PAGE, MARKDOWN = "report.html", "report.md"
@@ -25,7 +27,7 @@ PAGE, MARKDOWN = "report.html", "report.md"
 
 def report(
     output_dir: OutputDir,
-    folders: Annotated[list[Path] | None, typer.Argument(metavar="DIR...")] = None,
+    folders: Annotated[list[Path] | None, typer.Argument(metavar="DIR_OR_FILE...")] = None,
     molecules: list[Path] | None = None,
     limits: LimitOptions = LimitOptions(),
 ) -> CommandResult:
@@ -36,7 +38,8 @@ def report(
 
     Args:
         output_dir: Folder for report.html, report.md and PNG files of the figures.
-        folders: Folders of runs, created by `evaluate`.
+        folders: Folders of runs, created by `evaluate`; or CSV, JSON or JSONL files of verdicts
+            that a judge has given, with the columns pair, order and verdict, and optionally judge and label.
         molecules: JSON file with the output of `molecules --json`. Can be repeated.
         limits: Limits of the results of each run.
     """
@@ -48,8 +51,10 @@ def report(
 
     from viz.lab.report import TITLE, report_markdown, report_page, write_images
 
-    runs = read_runs(folders or [])
-    parts = report_parts(runs, molecules=[read_molecule_report(file) for file in molecules or []])
+    runs = read_runs([path for path in folders or [] if not path.is_file()])
+    verdicts = [read_verdicts(path) for path in folders or [] if path.is_file()]
+    read_molecules = [read_molecule_report(file) for file in molecules or []]
+    parts = report_parts(runs, molecules=read_molecules, verdicts=verdicts)
     heading = {"title": TITLE, "made": datetime.now(UTC).isoformat(timespec="seconds")}
     images: dict[str, str] = {}
     notes = []
@@ -68,10 +73,16 @@ def report(
     summaries = {run.label: nested(run.tasks) for run in runs}
     paths = [str(output_dir / name) for name in (PAGE, MARKDOWN, *images.values())]
     compared = compared_runs(runs)
+    notes += [text for file in verdicts for text in audit_sentences(file)]
     notes += [one.sentence for one in compared]
     found = {"files": paths, "runs": summaries, "comparisons": [one.json() for one in compared]}
+    found |= {"verdicts": {file.name: audit_json(file) for file in verdicts}} if verdicts else {}
     result = CommandResult(found, [{"written": path} for path in paths], notes)
-    return with_limits(result, parsed_limits, {run.label: run.tasks for run in runs})
+    return with_limits(
+        result,
+        parsed_limits,
+        {run.label: run.tasks for run in runs} | {file.name: [file.grid] for file in verdicts},
+    )
 
 
 REPORT = "report"  # name of the report's folder in the output folder

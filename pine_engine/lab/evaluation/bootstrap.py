@@ -9,6 +9,7 @@ about the bootstrap", for the reach.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,29 @@ def ratio(above: Floats, below: Floats, resamples: Resamples) -> Estimate | None
     samples = start + sums[sums[:, 1] > 0, 0] / sums[sums[:, 1] > 0, 1]
     low, high = np.quantile(samples, _levels(point, samples, rest, n))
     # A quantile is between two samples, and rounding may move it past both.
+    return Estimate(point, min(float(low), point), max(float(high), point), n)
+
+
+def statistic(values: Floats, function: Callable[[Floats], Floats], resamples: Resamples) -> Estimate | None:
+    """Return a function of the sums over examples with its interval, None where it is not defined.
+
+    The effect of an example on skewness is that of leaving it out (jackknife).
+
+    Args:
+        values: Values of each example, (n, m), finite.
+        function: Function from sums (..., m) to values (...); NaN where it is not defined.
+        resamples: Resampled examples.
+    """
+    n, total = len(values), values.sum(axis=0)
+    point = float(function(total))
+    if math.isnan(point):
+        return None
+    samples = function(totals(resamples, values))
+    samples = samples[np.isfinite(samples)]
+    if n < MIN_EXAMPLES or not samples.size:
+        return Estimate(point, None, None, n)
+    influence = np.nan_to_num(point - function(total - values))
+    low, high = np.quantile(samples, _levels(point, samples, influence, n))
     return Estimate(point, min(float(low), point), max(float(high), point), n)
 
 

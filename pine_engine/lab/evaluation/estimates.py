@@ -94,6 +94,8 @@ def _estimate_task(records: Sequence[Record]) -> Grid:
     for scores in every_scores:
         if scores not in all_scores and scores.metric != "logprob":  # answers without accepted ones
             add(scores.method, scores.metric, _change_estimates(scores))
+            if TASKS[grid.task].has_letters:
+                add(scores.method, scores.metric, bias_estimates(scores))
     for method in grid.methods:
         add(method, "cost", _cost_estimates(grid, method))
     for other, scores in combinations(all_scores, 2):

@@ -119,31 +119,32 @@ class Row:
         slots = self.slots()
         return {
             "kind": self.metric,
-            "mean": _json(self.mean),
+            "mean": estimate_json(self.mean),
             "order_names": [
-                {"name": name} | {key: _json(self.get(group, name)) for key, group in ORDER_GROUPS.items()}
+                {"name": name}
+                | {key: estimate_json(self.get(group, name)) for key, group in ORDER_GROUPS.items()}
                 for name in self.means("order", self.grid.orders)
             ],
             "worst": worst,
             "best": best,
-            **{key: _json(self.get(group)) for key, group in GROUPS.items()},
-            **({"unfinished": _json(one)} if (one := self.get("unfinished")) else {}),
+            **{key: estimate_json(self.get(group)) for key, group in GROUPS.items()},
+            **({"unfinished": estimate_json(one)} if (one := self.get("unfinished")) else {}),
             **self.bias_json(),
             **({"letters": letters} if (letters := self.letters_json()) else {}),
             **({"ratings": ratings} if (ratings := self.ratings_json()) else {}),
             **({"rating_notes": notes} if (notes := self.rating_notes) else {}),
             "slots": [
-                {"num_documents": size, "slot": slot, "value": _json(one)}
+                {"num_documents": size, "slot": slot, "value": estimate_json(one)}
                 for (size, slot), one in slots.items()
             ],
             "shuffles": [
-                {"num_documents": size, "value": _json(one)}
+                {"num_documents": size, "value": estimate_json(one)}
                 for size in dict.fromkeys(size for size, _ in slots)
                 if (one := self.get("shuffled", str(size)))
             ],
             **replace(self, part=OVER_ORDERS).sections_json(),
             "scenarios": [
-                {"name": name, "value": _json(value), **replace(self, part=name).sections_json()}
+                {"name": name, "value": estimate_json(value), **replace(self, part=name).sections_json()}
                 for name, value in self.means("scenario", SCENARIOS).items()
             ],
         }
@@ -163,9 +164,9 @@ class Row:
         if not self.get("consistent") and not self.get("first slot"):
             return {}
         return {
-            **{key: _json(self.get(group)) for key, group in BIAS_GROUPS.items()},
+            **{key: estimate_json(self.get(group)) for key, group in BIAS_GROUPS.items()},
             "cramers_v": [
-                {"num_documents": size, "value": _json(one)}
+                {"num_documents": size, "value": estimate_json(one)}
                 for size in self.grid.num_documents
                 if (one := self.get("cramers v", str(size)))
             ],
@@ -200,15 +201,19 @@ class Row:
         return [
             {
                 "num_documents": size,
-                "spread": _json(self.get("recall spread", str(size))),
-                "recalls": [{"letter": letter, "value": _json(one)} for letter, one in recalls.items()],
+                "spread": estimate_json(self.get("recall spread", str(size))),
+                "recalls": [
+                    {"letter": letter, "value": estimate_json(one)} for letter, one in recalls.items()
+                ],
             }
             for size, recalls in self.letter_sizes.items()
         ]
 
     def ratings_json(self) -> list[dict[str, Any]]:
         """Return the rating of each system, the best first."""
-        return [{"model": model, "value": _json(self.get("rating", model))} for model in self.rated_models]
+        return [
+            {"model": model, "value": estimate_json(self.get("rating", model))} for model in self.rated_models
+        ]
 
     def sections_json(self) -> dict[str, Any]:
         """Return sections, subsets and total in the scenario of this row, with both sets of weights."""
@@ -217,15 +222,19 @@ class Row:
             found[f"sections{key}"] = [
                 {
                     "name": section,
-                    "value": _json(self.get(f"section{version}", section)),
+                    "value": estimate_json(self.get(f"section{version}", section)),
                     "subsets": [
-                        {"name": name, "weight": weight, "value": _json(self.get("subset", section, name))}
+                        {
+                            "name": name,
+                            "weight": weight,
+                            "value": estimate_json(self.get("subset", section, name)),
+                        }
                         for name, weight in subsets.items()
                     ],
                 }
                 for section, subsets in self.subsets(version).items()
             ]
-            found[f"total{key}"] = _json(self.get(f"total{version}"))
+            found[f"total{key}"] = estimate_json(self.get(f"total{version}"))
         return found
 
 
@@ -267,18 +276,19 @@ def _task_json(grid: Grid) -> dict[str, Any]:
                 "method": method,
                 "measures": [row.json() for row in rows if row.method == method],
                 "cost": {"computed": grid.num_computed(method)}
-                | {name: _json(grid.get(method, "cost", name)) for name in COSTS},
+                | {name: estimate_json(grid.get(method, "cost", name)) for name in COSTS},
             }
             for method in grid.methods
         ],
         "differences": [
-            {"kind": one.metric, "method": one.method, "than": one.name, "value": _json(one)}
+            {"kind": one.metric, "method": one.method, "than": one.name, "value": estimate_json(one)}
             for one in grid.estimates
             if one.group == "minus"
         ],
     }
 
 
-def _json(estimate: Estimate | None) -> dict[str, Any] | None:
+def estimate_json(estimate: Estimate | None) -> dict[str, Any] | None:
+    """Return mean, interval and number of examples of an estimate, None for None."""
     keys = ("mean", "low", "high", "n", "is_read")
     return dict(zip(keys, estimate.value, strict=True)) if estimate else None

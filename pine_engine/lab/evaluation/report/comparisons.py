@@ -11,6 +11,7 @@ from pine_engine.lab.evaluation.paired import PairedComparison, compare_runs
 from pine_engine.lab.evaluation.report.key_findings import HIGHER, LOWER, NO_DIFFERENCE, difference_text
 from pine_engine.lab.evaluation.report.runs import NONE, MeasuredRun
 from pine_engine.lab.evaluation.report.tables import METRIC_LABELS, Part, Table, table
+from pine_engine.lab.evaluation.task_estimates import estimate_json
 
 MAX_ROWS = 200  # changed answers in a table; --json has all
 MAX_CHARACTERS = 200  # of an answer in a table
@@ -43,8 +44,7 @@ class ComparedRuns:
     def json(self) -> dict[str, Any]:
         """Return the comparison with all changed answers."""
         labels = {"before": self.before, "after": self.after, "is_same_data": self.is_same_data}
-        difference = self.comparison.difference
-        numbers = dict(zip(("mean", "low", "high", "n"), difference, strict=False)) if difference else None
+        numbers = estimate_json(self.comparison.difference)
         return labels | asdict(self.comparison) | {"difference": numbers, "sentence": self.sentence}
 
 

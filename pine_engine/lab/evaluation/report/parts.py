@@ -27,11 +27,18 @@ from pine_engine.lab.evaluation.report.tables import (
     task_label,
     text,
 )
+from pine_engine.lab.evaluation.report.verdict_audit import audit_part
+from pine_engine.lab.evaluation.verdicts import VerdictFile
 from pine_engine.prompts.tasks import TASKS
 
 
-def report_parts(runs: Sequence[MeasuredRun], *, molecules: Sequence[MoleculeReport] = ()) -> list[Part]:
-    """Return all parts of a report of at least one run, or one report of molecules."""
+def report_parts(
+    runs: Sequence[MeasuredRun],
+    *,
+    molecules: Sequence[MoleculeReport] = (),
+    verdicts: Sequence[VerdictFile] = (),
+) -> list[Part]:
+    """Return all parts of a report of at least one run, one report of molecules, or one file of verdicts."""
     found = {task.task for run in runs for task in run.tasks}
     tasks = [name for name in TASKS if name in found]
     findings = [sentence for task in tasks for run in runs for sentence in key_findings(task, run)]
@@ -41,7 +48,12 @@ def report_parts(runs: Sequence[MeasuredRun], *, molecules: Sequence[MoleculeRep
     parts = [replace(part, curves=tuple(one for one in part.curves if one is not figure)) for part in parts]
     costs = (*(task_tables.cost_results(task, runs) for task in tasks), *paper_tables.overhead_beside(runs))
     return [
-        Part("Key findings", tuple(findings), curves=(figure,) if figure else ()),
+        *(
+            [Part("Key findings", tuple(findings), curves=(figure,) if figure else ())]
+            if tasks or molecules
+            else []
+        ),
+        *map(audit_part, verdicts),
         *([comparison_part(compared)] if (compared := compared_runs(runs)) else []),
         *parts,
         *([molecule_part(molecules)] if molecules else []),

@@ -25,7 +25,7 @@ METRIC_LABELS = {
 
 SIGNED = ("minus", "first slot excess", "order gap")  # groups of differences
 
-PLAIN = ("cramers v", "rating")  # groups of numbers that are no shares
+PLAIN = ("cramers v", "kappa", "rating")  # groups of numbers that are no shares
 
 COST_UNITS = {"seconds": " s", "prefill_s": " s", "decode_s": " s", "prefill_ratio": "x", "ratio": "x"}
 
@@ -159,7 +159,7 @@ def quantity(value: float | None, metric: str = "", *, is_signed: bool = False) 
 
     "0" and "100" are exact: a share just below one is ">99". The sign is that of a difference.
     """
-    if value is None or metric in ("cost", "cramers v"):
+    if value is None or metric in ("cost", "cramers v", "kappa"):
         return NONE if value is None else f"{value:.3g}"
     if metric == "rating":
         return f"{value:+z.0f}"
