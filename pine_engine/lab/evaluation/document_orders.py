@@ -30,6 +30,7 @@ ORDERS = {
     "gold-last": "the gold document last",
     "gold-at:I": "the gold document in slot I, counted from 0",
     "gold-all": "the gold document in every slot in turn",
+    "gold-held:S": "the gold document in its slot, the others shuffled with seed S",
     "shuffled:S": "one shuffle of each example, with seed S",
     "order:1-0-2": "the stored documents in this order",
     "all": f"every order of at most {MAX_FOR_ALL} documents",
@@ -41,7 +42,7 @@ ORDERS = {
 """Names of the orders that can be evaluated, and their meaning."""
 
 _SINGLE = re.compile(
-    r"as-is|reversed|gold-first|gold-last|gold-at:\d{1,4}|shuffled:\d{1,9}|order:\d{1,4}(-\d{1,4})*"
+    r"as-is|reversed|gold-first|gold-last|gold-at:\d{1,4}|(shuffled|gold-held):\d{1,9}|order:\d{1,4}(-\d{1,4})*"
 )
 
 _SWAPS: dict[str, tuple[Order, Order]] = {
@@ -148,6 +149,10 @@ def _slots(example: Example, name: str) -> Order:
     elif kind != AS_IS:
         if example.gold_index is None:
             raise _refusal(f"{example.id} has no gold_index, so no document can be moved as the gold one")
+        if kind == "gold-held":
+            places.remove(example.gold_index)
+            random.Random(f"{value}:{example.id}").shuffle(places)
+            return (*places[: example.gold_index], example.gold_index, *places[example.gold_index :])
         slot = {"gold-first": 0, "gold-last": len(places) - 1}.get(kind, int(value or 0))
         if slot >= len(places):
             raise _refusal(f"{example.id} has no slot {slot}; its {len(places)} slots are counted from 0")
@@ -180,7 +185,12 @@ def check_orders(spec: Sequence[str], examples: Sequence[Example]) -> None:
 
 def is_random_order(name: str) -> bool:
     """Check whether an order is drawn at random for each example."""
-    return name.startswith("shuffled:")
+    return name.startswith("shuffled:") or is_gold_held(name)
+
+
+def is_gold_held(name: str) -> bool:
+    """Check whether the gold document keeps its slot, and the others are drawn at random."""
+    return name.startswith("gold-held:")
 
 
 def labels_follow_slots(task: str, permutation: Order) -> bool:

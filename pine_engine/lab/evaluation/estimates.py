@@ -15,6 +15,7 @@ An estimate has a task, a method, a metric, a group and a name:
 | a score | order, order changed, order unparsed, says A, says first | order |
 | a score | slot | number of documents > slot from 0 |
 | a score | shuffled | number of documents |
+| a score | held, held changed, with the gold document in its slot | number of documents > slot from 0 |
 | a score | scenario, total | scenario |
 | a score | section | scenario > section |
 | a score | subset | scenario > section > subset |
@@ -55,7 +56,7 @@ from pine_engine.lab.evaluation.intervals import Estimate, Flags, Floats
 from pine_engine.lab.evaluation.letter_recall import recall_estimates
 from pine_engine.lab.evaluation.position_bias import bias_estimates
 from pine_engine.lab.evaluation.record import Record
-from pine_engine.lab.evaluation.slots import OVER_ORDERS, group_by_slot, scenario_values
+from pine_engine.lab.evaluation.slots import OVER_ORDERS, group_by_slot, held_by_slot, scenario_values
 from pine_engine.lab.evaluation.task_estimates import TIMES, TOKENS
 from pine_engine.prompts.tasks import TASKS
 
@@ -120,6 +121,11 @@ def _score_estimates(scores: Scores) -> Iterator[Labeled]:
         for slot, groups in table.items():
             names = (str(size),) if slot is None else (str(size), str(slot))
             yield "shuffled" if slot is None else "slot", names, scores.mean(scores.of(groups))
+    for size, slot, groups in held_by_slot(scores):
+        yield "held", (str(size), str(slot)), scores.mean(scores.of(groups))
+        if scores.metric != "logprob":
+            changed = [answers_differ(records, scores.metric) for records in groups]
+            yield "held changed", (str(size), str(slot)), scores.mean(_values(changed))
     yield from _section_estimates(scores, OVER_ORDERS, scores.over_orders)
     for scenario, values in scenario_values(scores):
         yield "scenario", (scenario,), scores.mean(values)

@@ -13,7 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from pine_engine.lab.evaluation.document_orders import is_random_order, labels_follow_slots
+from pine_engine.lab.evaluation.document_orders import (
+    AS_IS,
+    is_gold_held,
+    is_random_order,
+    labels_follow_slots,
+)
 from pine_engine.lab.evaluation.grid import Column, Groups, Metric, Scores, Values, answers_differ, score_of
 from pine_engine.lab.evaluation.record import Record
 from pine_engine.prompts.orders import Order
@@ -57,6 +62,20 @@ def group_by_slot(columns: Sequence[Column], metric: Metric) -> dict[int, dict[i
             shuffled = [_shuffled(column) if row in rows else [] for row, column in enumerate(columns)]
             tables[size][None] = shuffled
     return tables
+
+
+def held_by_slot(scores: Scores) -> Iterator[tuple[int, int, Groups]]:
+    """Yield number of documents, slot from 0, and the records with the gold document held in this slot.
+
+    They are those of `gold-held` and of the stored order. Examples of another size or slot have no records.
+    """
+    held: list[list[Record]] = []
+    for column, names in zip(scores.columns, scores.grid.distinct, strict=True):
+        is_held = any(map(is_gold_held, column))
+        held.append([column[name] for name in names if is_held and (name == AS_IS or is_gold_held(name))])
+    places = [(one[0].num_documents, one[0].gold_slot) if one else (0, None) for one in held]
+    for place in sorted({(size, slot) for size, slot in places if slot is not None}):
+        yield *place, [one if of == place else [] for one, of in zip(held, places, strict=True)]
 
 
 def is_flat(in_slots: Iterable[float], shuffled: float) -> bool:
@@ -110,4 +129,4 @@ def _with_gold_slot(column: Column) -> list[tuple[int, Record]]:
 
 
 def _shuffled(column: Column) -> list[Record]:
-    return [record for name, record in column.items() if is_random_order(name)]
+    return [record for name, record in column.items() if is_random_order(name) and not is_gold_held(name)]

@@ -78,11 +78,11 @@ class Row:
         """Return the measured estimates of a group by name."""
         return {name: one for name in names if (one := self.get(group, name))}
 
-    def slots(self) -> dict[tuple[int, int], Estimate]:
-        """Return the estimates by number of documents and slot."""
+    def slots(self, group: str = "slot") -> dict[tuple[int, int], Estimate]:
+        """Return the estimates of a group by number of documents and slot."""
         found = {}
         for one in self.grid.estimates:
-            if (one.method, one.metric, one.group) == (self.method, self.metric, "slot"):
+            if (one.method, one.metric, one.group) == (self.method, self.metric, group):
                 size, slot = map(int, one.name.split(BETWEEN))
                 found[size, slot] = one
         return found
@@ -142,12 +142,26 @@ class Row:
                 for size in dict.fromkeys(size for size, _ in slots)
                 if (one := self.get("shuffled", str(size)))
             ],
+            **({"held": held} if (held := self._held_json()) else {}),
             **replace(self, part=OVER_ORDERS).sections_json(),
             "scenarios": [
                 {"name": name, "value": estimate_json(value), **replace(self, part=name).sections_json()}
                 for name, value in self.means("scenario", SCENARIOS).items()
             ],
         }
+
+    def _held_json(self) -> list[dict[str, Any]]:
+        """Return accuracy and changed answers by the slot in which the gold document was held."""
+        changed = self.slots("held changed")
+        return [
+            {
+                "num_documents": place[0],
+                "slot": place[1],
+                "value": estimate_json(one),
+                "changed": estimate_json(changed.get(place)),
+            }
+            for place, one in self.slots("held").items()
+        ]
 
     @property
     def is_judge(self) -> bool:

@@ -13,11 +13,13 @@ from hypothesis import given, strategies as st
 
 from pine_engine import Document, InputError
 from pine_engine.lab.evaluation.document_orders import ORDERS, arrange, arrange_all, check_orders, names_of
+from pine_engine.lab.evaluation.estimates import estimate_tasks
 from pine_engine.lab.evaluation.grid import Scores, make_grid
 from pine_engine.lab.evaluation.record import Record, blank_record
 from pine_engine.lab.evaluation.slots import group_by_slot, is_flat
 from pine_engine.prompts.examples import Example
 from tests.support.errors import has_field
+from tests.support.records import swept
 
 TASKS = ["retrieval_qa", "judge", "retrieval_qa_numbered"]
 
@@ -235,3 +237,44 @@ def test_group_by_slot_shuffle_completes_no_slot() -> None:
     name = next(name for seed in range(99) if arrange(one, name := f"shuffled:{seed}").permutation == (1, 0))
     records = [record(one, "gold-first", "pine", 1.0), record(one, name, "pine", 0.0)]
     assert slots_of(records) == {2: {0: [1.0], None: [0.0]}}
+
+
+@given(st.integers(1, 9), st.sampled_from(TASKS), st.integers(0, 5), st.data())
+def test_held_gold_keeps_its_slot(count: int, task: str, seed: int, data: st.DataObject) -> None:
+    gold = data.draw(st.integers(0, count - 1))
+    order = arrange(example(count, gold=gold, task=task), f"gold-held:{seed}")
+    assert order.slots[gold] == gold and sorted(order.slots) == list(range(count))
+
+
+def test_held_orders_draw_every_order_of_the_others() -> None:
+    one = example(4, gold=1)
+    drawn = {arrange(one, f"gold-held:{seed}").slots for seed in range(100)}
+    assert len(drawn) == 6
+
+
+def test_held_gold_without_gold_is_refused() -> None:
+    with pytest.raises(InputError):
+        arrange(example(3), "gold-held:0")
+
+
+def test_scores_are_by_slot_of_held_gold() -> None:
+    """Slot 0 is always right; slot 2 only as stored, so that its answer changes with the other documents."""
+    records = []
+    for n, slot in enumerate((0, 0, 2, 2, 2)):
+        others = [index for index in range(3) if index != slot]
+        for name, places in (("as-is", others), ("gold-held:0", others[::-1])):
+            order = [*places[:slot], slot, *places[slot:]]
+            is_right = slot == 0 or name == "as-is"
+            records.append(
+                swept(
+                    f"q-{n}", "vanilla", slot, score=float(is_right), text="Paris" if is_right else "Rome"
+                ).model_copy(update={"order_name": name, "permutation": tuple(order)})
+            )
+    (grid,) = estimate_tasks(records)
+    found = {
+        group: {slot: grid.get("vanilla", "generated", group, "3", slot) for slot in "012"}
+        for group in ("held", "held changed")
+    }
+    means = {group: {slot: one.mean for slot, one in slots.items() if one} for group, slots in found.items()}
+    assert means == {"held": {"0": 1.0, "2": 0.5}, "held changed": {"0": 0.0, "2": 1.0}}
+    assert grid.get("vanilla", "generated", "shuffled", "3") is None

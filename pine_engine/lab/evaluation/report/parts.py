@@ -102,6 +102,7 @@ def task_part(task: str, runs: Sequence[MeasuredRun]) -> Part:
             *task_tables.rating_results(task, runs),
             *task_tables.position_bias(task, runs),
             *task_tables.slot_results(task, runs),
+            *task_tables.held_results(task, runs),
         ),
         curves=(*accuracy_bars(task, runs), *slot_curves(task, runs)),
     )

@@ -7,6 +7,7 @@ from functools import partial
 from pine_engine.lab.debias.measured import method_label
 from pine_engine.lab.evaluation.cautions import cautions, scoring_sentence
 from pine_engine.lab.evaluation.estimates import BASELINE
+from pine_engine.lab.evaluation.grid import BETWEEN
 from pine_engine.lab.evaluation.intervals import Estimate
 from pine_engine.lab.evaluation.report import tables
 from pine_engine.lab.evaluation.report.runs import NONE, MeasuredRun, from_to
@@ -112,6 +113,23 @@ def slot_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
     }
     if rows:
         yield pivot("slot_results", rows, columns, heads=4)
+
+
+def held_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
+    """Yield each method by the slot in which the gold document was held, nothing without such orders."""
+    rows = [
+        replace(row, part=BETWEEN.join(map(str, place)))
+        for row in metric_rows(task, runs)
+        for place in row.slots("held")
+    ]
+    columns: Columns = {
+        **HEADS,
+        "documents": lambda row: row.part.split(BETWEEN)[0],
+        "slot": lambda row: str(int(row.part.split(BETWEEN)[1]) + 1),
+        "n": lambda row: str(one.num_examples) if (one := row.get("held")) else "",
+    }
+    if rows:
+        yield pivot("held_results", rows, columns, heads=5)
 
 
 def scenario_rows(task: str, runs: Sequence[MeasuredRun]) -> list[Row]:
