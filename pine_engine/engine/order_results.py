@@ -70,7 +70,7 @@ class OrderStats(BaseModel):
     logprob_spread: float  # largest minus smallest
     first_answer: str
     first_token_ids: ListInput[NonNegativeInt]
-    logits_sha256: str = Field("", pattern="^([0-9a-f]{64})?$")
+    logits_sha256: str = Field(default="", pattern="^([0-9a-f]{64})?$")
     """hash_logits() of the first order; empty outside a certificate."""
 
     @property

@@ -149,8 +149,8 @@ class Task:
         """Return the task with a parser and a score that know the documents, sorted by their letters."""
         if not self.parse_needs_documents:
             return self
-        parse, score = (partial(function, options=texts) for function in (self.parse, self.score))
-        return replace(self, parse=parse, score=score)
+        known: dict[str, Any] = {"options": texts}
+        return replace(self, parse=partial(self.parse, **known), score=partial(self.score, **known))
 
     def prompt(
         self,

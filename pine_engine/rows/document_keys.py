@@ -30,8 +30,9 @@ def flat_keys(fields: Mapping[str, Any]) -> dict[str, Any]:
     for name in NESTED_NAMES:
         inner = found.get(name)
         if isinstance(inner, list) and name == "content":  # OpenAI: a text in parts
-            texts = [part.get("text") if isinstance(part, Mapping) else part for part in inner]
-            found[name] = "\n".join(texts) if all(isinstance(text, str) for text in texts) else inner
+            parts = [part.get("text") if isinstance(part, Mapping) else part for part in inner]
+            texts = [part for part in parts if isinstance(part, str)]
+            found[name] = "\n".join(texts) if len(texts) == len(parts) else inner
         elif isinstance(inner, Mapping):
             found = {**inner, **{key: value for key, value in found.items() if key != name}}
     found = {key: value for key, value in found.items() if not is_null(value)}

@@ -102,5 +102,6 @@ def retrieval_fields(row: Mapping[str, Any]) -> dict[str, Any]:
 def is_kilt(row: Mapping[str, Any]) -> bool:
     """Check whether a row has the input and the outputs of KILT."""
     output = row.get("output")
-    is_filled = "input" in row and isinstance(output, list) and bool(output)
-    return is_filled and all(isinstance(one, Mapping) and not one.get("type") for one in output)
+    if "input" not in row or not isinstance(output, list) or not output:
+        return False
+    return all(isinstance(one, Mapping) and not one.get("type") for one in output)

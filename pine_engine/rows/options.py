@@ -83,17 +83,18 @@ def _names_of_options(fields: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _texts_and_labels(fields: Mapping[str, Any], names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the texts of the options, and their labels if the row has any."""
+    options: Any
+    labels: list[Any] = []
     if len(names) > 1:
         if "".join(names) not in string.ascii_lowercase:
             raise _error(f"options have a gap: got {', '.join(names).upper()}, expected A, B, ...", names[0])
-        options, labels = [fields[name] for name in names], []
+        options = [fields[name] for name in names]
     else:
-        (name,) = names
-        options, labels = fields[name], []
+        options = fields[names[0]]
         if isinstance(options, Mapping):
-            columns = options.get("text"), options.get("label")
-            if all(isinstance(column, list) for column in columns):
-                options, labels = columns
+            texts, named = options.get("text"), options.get("label")
+            if isinstance(texts, list) and isinstance(named, list):
+                options, labels = texts, named
             else:
                 options, labels = list(options.values()), list(options)
         elif isinstance(options, list) and options and all(isinstance(one, Mapping) for one in options):

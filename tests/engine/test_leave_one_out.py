@@ -17,11 +17,12 @@ ORDER = (2, 0, 1)
 
 
 def without(layout: TokenLayout, slot: int) -> TokenLayout:
-    documents, scores = (
-        tuple(item for one, item in enumerate(items) if one != slot)
-        for items in (layout.documents, layout.scores)
+    documents, scores = layout.documents, layout.scores
+    return replace(
+        layout,
+        documents=documents[:slot] + documents[slot + 1 :],
+        scores=scores[:slot] + scores[slot + 1 :],
     )
-    return replace(layout, documents=documents, scores=scores)
 
 
 def run(engine: Engine, layout: TokenLayout = LAYOUT, *methods: str) -> RunResult:

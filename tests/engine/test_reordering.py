@@ -93,7 +93,7 @@ def test_attention_basin_equals_eager_attention(tiny_llama: TinyLlama, layers: i
     documents = sorted(LAYOUT.documents)
     by_layer = np.zeros((layers, 4))
     for start in range(4):
-        layout = TokenLayout(LAYOUT.prefix, documents[start:] + documents[:start], LAYOUT.suffix)
+        layout = TokenLayout(LAYOUT.prefix, (*documents[start:], *documents[:start]), LAYOUT.suffix)
         with torch.inference_mode():
             maps = model(torch.tensor([layout.ids]), output_attentions=True).attentions
         for layer, weights in enumerate(maps):  # (1, H, n, n)

@@ -497,6 +497,7 @@ def test_fault_of_server_is_logged(
     assert record.exc_info and record.exc_info[1] is error
 
 
+MORE: list[dict[str, Any]] = [{}, {"stream": True}, {"documents": []}]
 REASON = "roles must alternate user/assistant"
 ALTERNATING = (
     "{% for message in messages %}{% if loop.index0 % 2 and message['role'] == 'user' %}"
@@ -506,7 +507,7 @@ ALTERNATING = (
 
 @pytest.mark.parametrize(
     ("template", "more", "field", "word"),
-    [*((ALTERNATING, more, "messages", REASON) for more in ({}, {"stream": True}, {"documents": []})),
+    [*((ALTERNATING, more, "messages", REASON) for more in MORE),
      *((template, {}, "chat_template", "Error")
        for template in ("{{ messages[9].content | upper }}", "{{ 1 / 0 }}", "{% for %}"))],
 )  # fmt: skip

@@ -203,7 +203,7 @@ def _represent(engine: Engine, plan: DebiasPlan, control: RunControl) -> Corouti
     for request, visited in zip(plan.requests, plan.orders, strict=True):
         contents = [(document.title, document.text) for document in request.documents]
         # Independent of the order in which the documents were given, if all orders are visited.
-        orders = sorted(visited, key=lambda order, of=contents: [of[index] for index in order])
+        orders = [order for _, order in sorted(([contents[index] for index in one], one) for one in visited)]
         layouts, states = [], []
         for order in orders:
             layout = engine.tokenize(in_order(request, order).prompt(engine))

@@ -132,7 +132,7 @@ def sign_test(num_better: int, num_worse: int) -> float:
     for count in range(min(num_better, num_worse)):
         ways = ways * (total - count) // (count + 1)  # binomial coefficient of count + 1
         tail += ways
-    return min(1.0, 2 * tail / 2**total)
+    return min(1.0, 2 * tail / (1 << total))
 
 
 def num_examples_to_see(difference: float, share_of_different: float) -> int:

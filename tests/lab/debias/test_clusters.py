@@ -75,7 +75,7 @@ def test_clusters_equal_those_of_the_authors_definition(sizes: tuple[int, ...]) 
 
 
 def random_order(count: int) -> list[int]:
-    return np.random.default_rng(0).permutation(count).tolist()
+    return list(map(int, np.random.default_rng(0).permutation(count)))
 
 
 def test_equal_states_are_one_cluster() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from pine_engine import Engine
+from pine_engine import Document, Engine
 from pine_engine.lab.debias.plan import is_learned_example
 from pine_engine.lab.evaluation.estimates import estimate_tasks
 from pine_engine.lab.evaluation.record import Record
@@ -34,9 +34,9 @@ INSTRUCTION = (
 
 def question(number: int, size: int = 4) -> Example:
     """Return a question; the right option has another letter in the next one."""
-    texts = [f"{WORDS[(number + place) % 6]} {place}" for place in range(size)]
+    documents = [Document(text=f"{WORDS[(number + place) % 6]} {place}") for place in range(size)]
     gold = number % size
-    return Example(id=f"o{number}", task="options", question=f"What {number}?", documents=texts,
+    return Example(id=f"o{number}", task="options", question=f"What {number}?", documents=documents,
                    answers=["ABCDEF"[gold]], gold_index=gold)  # fmt: skip
 
 
@@ -80,14 +80,14 @@ class Reference:
     def observed(self, example: Example, order: Sequence[int]) -> Any:
         return self.letters(example.question, tuple(example.documents[option].text for option in order))
 
-    def by_option(self, example: Example, orders: Sequence[Sequence[int]]) -> np.ndarray[Any, Any]:
+    def by_option(self, example: Example, orders: Sequence[Sequence[int]]) -> Any:
         """Return the mean probability of each option over orders."""
         total = np.zeros(len(example.documents))
         for order in orders:
             total[list(order)] += self.observed(example, order)
         return total / len(orders)
 
-    def prior(self, example: Example) -> np.ndarray[Any, Any]:
+    def prior(self, example: Example) -> Any:
         logs = np.mean([np.log(self.observed(example, order) + 1e-10) for order in cyclic(example)], axis=0)
         return np.exp(logs) / np.exp(logs).sum()
 
@@ -107,7 +107,7 @@ def reference(tiny_llama: Callable[..., Any]) -> Reference:
     return Reference(tiny_llama(max_context_length=900))
 
 
-def probabilities(record: Record) -> np.ndarray[Any, Any]:
+def probabilities(record: Record) -> Any:
     assert record.choice_logprobs and list(record.choice_logprobs) == list("ABCDEF")[: record.num_documents]
     found = np.exp(np.array(list(record.choice_logprobs.values())))
     return found / found.sum()

@@ -72,6 +72,10 @@ def run(views: list[Shown]) -> Run:
     return views[-1].run
 
 
+def returning(backend: Any) -> Callable[[], Any]:
+    return lambda: backend
+
+
 def source_of(loaded: Callable[[], Any]) -> EngineSource:
     source = EngineSource(loaded, "tiny")
     source.start()
@@ -171,7 +175,7 @@ def test_methods_that_need_more_are_disabled_and_refused(endpoint: Endpoint) -> 
 
 def test_missing_internals_are_stated_once_the_model_is_known(endpoint: Endpoint, engine: Engine) -> None:
     for backend, reason in ((endpoint, NO_INTERNALS), (engine, "")):
-        sources = app.all_sources(source_of(lambda backend=backend: backend), None, DEFAULTS)
+        sources = app.all_sources(source_of(returning(backend)), None, DEFAULTS)
         *_, why, sweep = look(sources, None)
         assert why == sweep and (reason in why if reason else why == "")
         assert fit_metrics(sources, None) == (["generate"] if reason else gr.skip())

@@ -88,8 +88,9 @@ class Form:
         if not self.methods:
             raise InputError("No method selected. Select at least one.")
         labels = [METHODS[name].label for name in self.methods if METHODS[name].needs_scores]
-        if labels and (entry := next((one for one in self.entries if one.score is None), None)):
-            name = nouns.named(document_letter(entry.letter))
+        letters = [entry.letter for entry in self.entries if entry.score is None]
+        if labels and letters:
+            name = nouns.named(document_letter(letters[0]))
             message = f"{labels[0]} needs the score of each {nouns.document} by a retriever: {name} has none."
             raise InputError(f"{message} Upload a file with scores, or select other methods.")
 

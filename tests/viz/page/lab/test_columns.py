@@ -59,7 +59,7 @@ def test_invalid_choice_is_rejected(value: str) -> None:
 def test_chosen_columns_make_the_dataset(tmp_path: Path) -> None:
     """An uploaded table without known names is an error, and a dataset after a choice."""
     path = put(tmp_path, "Prompt;Über\nWer?;Änne\nWas?;Öl und Größe für Jürgen\n".encode("cp1252"))
-    found: dict[str, Any] = {}
+    found: dict[Any, Any] = {}
 
     def build() -> Any:
         import gradio as gr
