@@ -25,6 +25,7 @@ from pine_engine.lab.debias.measured import measured_methods
 from pine_engine.lab.evaluation import run_files, shards
 from pine_engine.lab.evaluation.document_orders import AS_IS, ORDERS
 from pine_engine.lab.evaluation.limits import ResultLimit, check_limits
+from pine_engine.lab.evaluation.paired import num_examples_sentence
 from pine_engine.lab.evaluation.record import Record, describe_errors
 from pine_engine.lab.evaluation.settings import RunInfo, Settings, check_outputs, choose, run_info
 from pine_engine.methods.table import ALL, Output, default_methods
@@ -194,6 +195,8 @@ def evaluate(
             output.print_note(f"{output_dir} {NO_LOCKS}")
         output.stderr.quiet = not shards.is_main_process()
         run = open_run(plan)
+        if run.backend:
+            output.print_note(num_examples_sentence(len(plan.examples)))
         end = measure(run)
     return summarize(run, end)
 

@@ -15,6 +15,7 @@ from pine_engine.lab.evaluation.grid import Grid
 from pine_engine.lab.evaluation.limits import ResultLimit
 from pine_engine.lab.evaluation.record import Record, count_repeats, describe_errors
 from pine_engine.lab.evaluation.report.key_findings import hard_to_detect, letter_recalls
+from pine_engine.lab.evaluation.report.recommendation import recommendations
 from pine_engine.lab.evaluation.report.runs import MeasuredRun
 from pine_engine.lab.evaluation.report.tables import estimated, metric_rows
 from pine_engine.lab.evaluation.report.task_tables import main_results
@@ -63,11 +64,15 @@ def summarize_records(
         "seconds": sum(record.seconds for record in records),
         "summary": nested(tasks) if tasks else None,
     }
-    rows = [row for task in tasks for row in _rows(MeasuredRun(folder.name, info, (task,)))]
+    run = MeasuredRun(folder.name, info, tuple(tasks))
+    rows = [row for task in tasks for row in _rows(dataclasses.replace(run, tasks=(task,)))]
     notes = [*_notes_on_records(info, records)]
     if not rows and not reasons:
         notes.append(f"{folder} has records, but no metrics; add answers, or further --orders")
     notes += _notes_on_tasks(tasks)
+    actions = [*recommendations(run)]
+    notes += actions
+    report["recommendations"] = actions
     result = CommandResult(report, rows, notes + reasons, output.FAILED if reasons else 0)
     return with_limits(result, limits, {"": tasks})
 

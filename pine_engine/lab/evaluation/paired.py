@@ -20,6 +20,12 @@ from pine_engine.lab.evaluation.record import Record
 ANSWERS: tuple[Metric, ...] = ("generated", "chosen")
 """Metrics whose scores are those of answers."""
 
+DIFFERENCE = 0.05
+"""Difference of two accuracies for which the number of examples is stated before a run."""
+
+DIFFERENT = (0.1, 0.2)
+"""Shares of the examples that are correct in one of two runs alone, for which it is stated."""
+
 
 @dataclass(frozen=True)
 class ChangedAnswer:
@@ -147,3 +153,14 @@ def num_examples_to_see(difference: float, share_of_different: float) -> int:
     z_power = intervals.NORMAL.inv_cdf(0.8)
     spread = share_of_different**0.5 * intervals.Z + (share_of_different - difference**2) ** 0.5 * z_power
     return int(np.ceil((spread / difference) ** 2))
+
+
+def num_examples_sentence(num_examples: int) -> str:
+    """Return the number of examples, and the numbers that are needed to see a difference of 5 points."""
+    fewer, more = (num_examples_to_see(DIFFERENCE, different) for different in DIFFERENT)
+    low, high = (f"{100 * different:.0f} %" for different in DIFFERENT)
+    return (
+        f"{num_examples:,} examples; a difference of {100 * DIFFERENCE:.0f} points between two methods or "
+        f"runs needs about {fewer:,} if {low} of the examples are correct in only one of them, "
+        f"{more:,} if {high}"
+    )

@@ -17,6 +17,7 @@ from pine_engine.lab.evaluation.report.molecule_tables import (
     molecule_findings,
     molecule_part,
 )
+from pine_engine.lab.evaluation.report.recommendation import recommendations
 from pine_engine.lab.evaluation.report.runs import MeasuredRun, repeat_command, settings_of
 from pine_engine.lab.evaluation.report.tables import (
     TOO_FEW,
@@ -43,6 +44,7 @@ def report_parts(
     tasks = [name for name in TASKS if name in found]
     findings = [sentence for task in tasks for run in runs for sentence in key_findings(task, run)]
     findings += [sentence for report in molecules for sentence in molecule_findings(report)]
+    findings += [f"{run.label}. {action}" for run in runs for action in recommendations(run)]
     parts = [task_part(task, runs) for task in tasks]
     figure = next((curve for part in parts for curve in part.curves), None)
     parts = [replace(part, curves=tuple(one for one in part.curves if one is not figure)) for part in parts]
