@@ -84,7 +84,7 @@ def test_records_are_those_of_the_model(
     records = records_of(tmp_path / "endpoint")
     assert records == records_of(tmp_path / "model") and len(records) == NUM_RECORDS
     assert outcome.json["repeated"] == {"requests": 2, "changed": 0}
-    assert outcome.stderr.splitlines()[0].startswith(f"requests: {NUM_REQUESTS}, of which 2 repeat")
+    assert outcome.stderr.splitlines()[1].startswith(f"requests: {NUM_REQUESTS}, of which 2 repeat")
     assert steps.announced[-1] == NUM_RECORDS
     again = evaluate(on_endpoint, data, tmp_path / "endpoint")
     assert again.json["summary"] == outcome.json["summary"] and "requests: " not in again.stderr

@@ -9,6 +9,7 @@ from pine_engine.cli.output import CommandResult
 from pine_engine.endpoint import NOT_GREEDY
 from pine_engine.errors import InputError
 from pine_engine.lab.cli.limits import with_limits
+from pine_engine.lab.debias.measured import method_label
 from pine_engine.lab.evaluation.cautions import cautions, scoring_sentence
 from pine_engine.lab.evaluation.estimates import BASELINE, estimate_tasks
 from pine_engine.lab.evaluation.grid import Grid
@@ -20,7 +21,7 @@ from pine_engine.lab.evaluation.report.runs import MeasuredRun
 from pine_engine.lab.evaluation.report.tables import estimated, metric_rows
 from pine_engine.lab.evaluation.report.task_tables import main_results
 from pine_engine.lab.evaluation.settings import RunInfo
-from pine_engine.lab.evaluation.task_estimates import method_rows, nested
+from pine_engine.lab.evaluation.task_estimates import answer_estimate, method_rows, nested
 from pine_engine.methods.table import METHODS
 
 
@@ -122,3 +123,8 @@ def _rows(run: MeasuredRun) -> Iterator[dict[str, str]]:
         cells = dict(zip(table.columns, texts, strict=True))
         time_per_record = estimated(grid.get(row.method, "cost", "seconds"))
         yield {"method": cells.pop("method"), **cells, "time": time_per_record}
+    for method in grid.methods:
+        changed, flips = (answer_estimate(grid, method, group) for group in ("changed", "flip rate"))
+        if changed and flips and not answer_estimate(grid, method, "mean"):  # there are no accepted answers
+            shares = {"answer changes, %": changed, "changes per pair of orders, %": flips}
+            yield {"method": method_label(method)} | {name: estimated(one) for name, one in shares.items()}

@@ -159,8 +159,9 @@ def num_examples_sentence(num_examples: int) -> str:
     """Return the number of examples, and the numbers that are needed to see a difference of 5 points."""
     fewer, more = (num_examples_to_see(DIFFERENCE, different) for different in DIFFERENT)
     low, high = (f"{100 * different:.0f} %" for different in DIFFERENT)
+    noun = "example" if num_examples == 1 else "examples"
     return (
-        f"{num_examples:,} examples; a difference of {100 * DIFFERENCE:.0f} points between two methods or "
+        f"{num_examples:,} {noun}; a difference of {100 * DIFFERENCE:.0f} points between two methods or "
         f"runs needs about {fewer:,} if {low} of the examples are correct in only one of them, "
         f"{more:,} if {high}"
     )

@@ -149,7 +149,7 @@ def test_signal_keeps_records(case: Case, monkeypatch: pytest.MonkeyPatch, numbe
     num_kept = len(read_records(case.folder))
     assert 0 < num_kept < NUM_RECORDS
     assert (outcome.status, outcome.stdout) == (130, "")
-    announced, _, kept = outcome.stderr.partition("\n")
+    _, announced, kept = outcome.stderr.split("\n", 2)
     assert "Ctrl-C again" in announced and f"{num_kept} of {NUM_RECORDS} records" in kept
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert case.run().json["records"] == NUM_RECORDS
@@ -185,7 +185,12 @@ def test_examples_with_errors_are_counted(case: Case) -> None:
     outcome = case.moved("none").run()
     assert (outcome.status, outcome.json["summary"]) == (1, None)
     write_rows(case.data, [{**EXAMPLES[0], "answers": []}])
-    assert case.moved("unscored").run().stderr.startswith(str(case.moved("unscored").folder))
+    unscored = case.moved("unscored")
+    assert f"{unscored.folder} has records" in unscored.run().stderr
+    unscored = replace(case.moved("unscored-orders"), options=f"{case.options} --orders as-is,reversed")
+    outcome = unscored.run("--fail-above changed=0.9")
+    assert outcome.status == 0 and "has records" not in outcome.stderr
+    assert outcome.json["limits"]["outcome"] == "passed"
 
 
 def test_task_option_overrides_task_of_examples(case: Case) -> None:
