@@ -24,9 +24,9 @@ from pine_engine.lab.cli.limits import LimitOptions
 from pine_engine.lab.debias.measured import measured_methods
 from pine_engine.lab.evaluation import run_files, shards
 from pine_engine.lab.evaluation.document_orders import AS_IS, ORDERS
-from pine_engine.lab.evaluation.limits import ResultLimit, check_limits
 from pine_engine.lab.evaluation.paired import num_examples_sentence
 from pine_engine.lab.evaluation.record import Record, describe_errors
+from pine_engine.lab.evaluation.report.limits import ResultLimit, check_limits
 from pine_engine.lab.evaluation.settings import RunInfo, Settings, check_outputs, choose, run_info
 from pine_engine.methods.table import ALL, Output, default_methods
 from pine_engine.models.load import resolve

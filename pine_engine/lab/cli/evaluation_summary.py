@@ -13,9 +13,9 @@ from pine_engine.lab.debias.measured import method_label
 from pine_engine.lab.evaluation.cautions import cautions, scoring_sentence
 from pine_engine.lab.evaluation.estimates import BASELINE, estimate_tasks
 from pine_engine.lab.evaluation.grid import Grid
-from pine_engine.lab.evaluation.limits import ResultLimit
 from pine_engine.lab.evaluation.record import Record, count_repeats, describe_errors
 from pine_engine.lab.evaluation.report.key_findings import hard_to_detect, letter_recalls
+from pine_engine.lab.evaluation.report.limits import ResultLimit
 from pine_engine.lab.evaluation.report.recommendation import recommendations
 from pine_engine.lab.evaluation.report.runs import MeasuredRun
 from pine_engine.lab.evaluation.report.tables import estimated, metric_rows

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 
 from pine_engine.cli.output import CommandResult
 from pine_engine.lab.evaluation.grid import Grid
-from pine_engine.lab.evaluation.limits import STATUSES, ResultLimit, apply_limits, limits_json, parse_limits
+from pine_engine.lab.evaluation.report.limits import (
+    STATUSES,
+    ResultLimit,
+    apply_limits,
+    limits_json,
+    parse_limits,
+)
 
 
 @dataclass(frozen=True)

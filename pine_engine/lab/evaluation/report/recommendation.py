@@ -6,7 +6,7 @@ from pine_engine.lab.debias.measured import is_order_invariant, method_label
 from pine_engine.lab.evaluation.estimates import BASELINE
 from pine_engine.lab.evaluation.grid import Grid
 from pine_engine.lab.evaluation.intervals import Estimate
-from pine_engine.lab.evaluation.limits import num_examples_to_decide
+from pine_engine.lab.evaluation.report.limits import num_examples_to_decide
 from pine_engine.lab.evaluation.report.runs import MeasuredRun
 from pine_engine.lab.evaluation.report.tables import estimated
 from pine_engine.lab.evaluation.task_estimates import Row, answer_estimate

@@ -14,6 +14,8 @@ AUDITED = {
 }
 """Groups of the estimates, by their JSON keys."""
 
+CHANCE = 0.5  # share of verdicts for the first of two slots without a preference
+
 MAX_TEXTS = 3  # different texts that are no verdict, which are quoted
 
 
@@ -25,7 +27,6 @@ def audit_part(file: VerdictFile) -> Part:
         "judge": lambda row: row.method,
         "pairs": lambda row: str(len(row.grid.examples)),
         "names the first slot, %": "first slot",
-        "more than chance": "first slot excess",
         "consistent, %": "consistent",
         "agrees with the labels, %": "mean",
         "kappa": "kappa",
@@ -39,13 +40,17 @@ def audit_sentences(file: VerdictFile) -> list[str]:
     sentences = []
     for judge in file.grid.methods:
         row = Row(file.grid, judge, "generated")
-        first, excess = row.get("first slot"), row.get("first slot excess")
-        if first is None or excess is None or excess.interval is None:
-            sentences.append(f"{judge}: one order per pair does not separate position and quality.")
+        first = row.get("first slot")
+        if first is None or first.interval is None:
+            sentences.append(f"{judge}: no pair has a verdict for a slot and both orders.")
             continue
-        low, high = excess.interval
-        slot = "first" if low > 0 else "second"
-        found = f"preference for the {slot} slot" if low > 0 or high < 0 else "no preference for a slot found"
+        low, high = first.interval
+        slot = "first" if low > CHANCE else "second"
+        found = (
+            f"preference for the {slot} slot"
+            if low > CHANCE or high < CHANCE
+            else "no preference for a slot found"
+        )
         sentences.append(
             f"{judge}: {found}; {estimated(first)} % of the verdicts name the first one, with 50 % expected. "
             f"The answer is the same in both orders for {estimated(row.get('consistent'))} % of the pairs."

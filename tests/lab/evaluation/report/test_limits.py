@@ -8,7 +8,7 @@ import pytest
 from pine_engine import InputError
 from pine_engine.lab.evaluation.estimates import estimate_tasks
 from pine_engine.lab.evaluation.intervals import share
-from pine_engine.lab.evaluation.limits import num_examples_to_decide, parse_limits
+from pine_engine.lab.evaluation.report.limits import num_examples_to_decide, parse_limits
 from tests.support.commands import Run
 from tests.support.records import judged, run_info, swept, write_run
 

@@ -10,7 +10,7 @@ from pine_engine.lab.debias.measured import method_label
 from pine_engine.lab.evaluation.document_orders import names_of
 from pine_engine.lab.evaluation.grid import Grid
 from pine_engine.lab.evaluation.intervals import Estimate, Z
-from pine_engine.lab.evaluation.report.tables import estimated, quantity
+from pine_engine.lab.evaluation.report.tables import estimated
 from pine_engine.lab.evaluation.settings import Settings
 from pine_engine.lab.evaluation.task_estimates import answer_estimate
 from pine_engine.prompts.tasks import TASKS
@@ -103,7 +103,7 @@ def _compare(limit: ResultLimit, estimate: Estimate | None) -> tuple[Outcome, st
     if not estimate.is_parsed:
         return "inconclusive", "is unknown, because no answer can be parsed"
     low, high = estimate.interval
-    text = f"{estimated(estimate)} %, n = {estimate.num_examples}, limit {quantity(limit.value)} %"
+    text = f"{estimated(estimate)} %, n = {estimate.num_examples}, limit {100 * limit.value:g} %"
     if low > limit.value or (low == limit.value and not limit.is_maximum):
         return "failed" if limit.is_maximum else "passed", text
     if high < limit.value or (high == limit.value and limit.is_maximum):
