@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from pine_engine.lab.evaluation.document_orders import (
-    AS_IS,
     is_gold_held,
     is_random_order,
     labels_follow_slots,
@@ -67,15 +66,17 @@ def group_by_slot(columns: Sequence[Column], metric: Metric) -> dict[int, dict[i
 def held_by_slot(scores: Scores) -> Iterator[tuple[int, int, Groups]]:
     """Yield number of documents, slot from 0, and the records with the gold document held in this slot.
 
-    They are those of `gold-held` and of the stored order. Examples of another size or slot have no records.
+    They are those of each order that leaves it there, if `gold-held` is one of them. Examples of another size
+    or slot have no records.
     """
-    held: list[list[Record]] = []
+    held: list[tuple[tuple[int, int], list[Record]] | None] = []
     for column, names in zip(scores.columns, scores.grid.distinct, strict=True):
-        is_held = any(map(is_gold_held, column))
-        held.append([column[name] for name in names if is_held and (name == AS_IS or is_gold_held(name))])
-    places = [(one[0].num_documents, one[0].gold_slot) if one else (0, None) for one in held]
-    for place in sorted({(size, slot) for size, slot in places if slot is not None}):
-        yield *place, [one if of == place else [] for one, of in zip(held, places, strict=True)]
+        slot = next((one.gold_slot for name, one in column.items() if is_gold_held(name)), None)
+        records = [column[name] for name in names if column[name].gold_slot == slot]
+        records = [one for one in records if labels_follow_slots(one.task, one.permutation)]
+        held.append(None if slot is None else ((records[0].num_documents, slot), records))
+    for place in sorted({one[0] for one in held if one}):
+        yield *place, [one[1] if one and one[0] == place else [] for one in held]
 
 
 def is_flat(in_slots: Iterable[float], shuffled: float) -> bool:

@@ -257,12 +257,17 @@ def test_held_gold_without_gold_is_refused() -> None:
         arrange(example(3), "gold-held:0")
 
 
-def test_scores_are_by_slot_of_held_gold() -> None:
-    """Slot 0 is always right; slot 2 only as stored, so that its answer changes with the other documents."""
+@pytest.mark.parametrize("other_name", ["gold-held:0", "reversed"])
+def test_scores_are_by_slot_of_held_gold(other_name: str) -> None:
+    """Slot 0 is always right; slot 2 only as stored, so that its answer changes with the other documents.
+
+    An order of another name with the same texts counts as well.
+    """
     records = []
     for n, slot in enumerate((0, 0, 2, 2, 2)):
         others = [index for index in range(3) if index != slot]
-        for name, places in (("as-is", others), ("gold-held:0", others[::-1])):
+        orders = {"as-is": others, other_name: others[::-1], "gold-held:0": others[::-1]}
+        for name, places in orders.items():
             order = [*places[:slot], slot, *places[slot:]]
             is_right = slot == 0 or name == "as-is"
             records.append(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pine_engine.lab.debias.measured import is_order_invariant, method_label
 from pine_engine.lab.evaluation.estimates import BASELINE
 from pine_engine.lab.evaluation.grid import Grid
-from pine_engine.lab.evaluation.intervals import Estimate
+from pine_engine.lab.evaluation.intervals import MIN_EXAMPLES, Estimate
 from pine_engine.lab.evaluation.report.limits import num_examples_to_decide
 from pine_engine.lab.evaluation.report.runs import MeasuredRun
 from pine_engine.lab.evaluation.report.tables import estimated
@@ -44,6 +44,8 @@ def _action(grid: Grid, subject: str) -> str:
         needed = num_examples_to_decide(changed.mean, MAX_CHANGED)
         number = f"about {needed:,} examples in all" if needed else "more examples"
         return f"measure {number}, because {share}: the interval contains {limit}, the limit of this advice"
+    if changed.num_examples < MIN_EXAMPLES:
+        return f"measure {MIN_EXAMPLES} examples or more, because {share}"
     return _replacement(grid, subject, changed, share)
 
 

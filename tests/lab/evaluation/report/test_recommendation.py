@@ -39,6 +39,7 @@ def records(rules: dict[str, Rule], count: int, slots: Sequence[int] = (0, 1)) -
     [
         (records({"vanilla": stable}, 100), "keep Vanilla"),
         (records({"vanilla": stable}, 20), "measure about 73 examples"),
+        (records({"vanilla": lambda _, slot: slot == 0}, 5), "measure 10 examples"),
         (records({"vanilla": changing}, 100, slots=[0]), "measure another order"),
         (records({"vanilla": changing}, 100), "measure an order-invariant method"),
         (records({"vanilla": changing, "pine": changing}, 100), "report the mean over orders"),
