@@ -112,7 +112,8 @@ def score_verdict(
     return 1 / (num_answers + has_tie)
 
 
-_ANSWER = r"(?i:answer|antwort|réponse|respuesta|risposta)(?i:\W+(?:is|ist|est|es|è|option|letter))*\W+"
+_GAP = r"\W{1,10}"  # limited, so that the time of a scan grows linearly with the text
+_ANSWER = rf"(?i:answer|antwort|réponse|respuesta|risposta)(?i:{_GAP}(?:is|ist|est|es|è|option|letter))*{_GAP}"
 """Words before the letter of an option, in several languages."""
 
 
@@ -139,7 +140,7 @@ def parse_option(
     """
     text = normalize("NFKC", text)
     letters = string.ascii_uppercase[:num_answers]
-    boxed = re.findall(rf"(?:\[\[|\\boxed\{{)\W*([{letters}])\b", text)
+    boxed = re.findall(rf"(?:\[\[|\\boxed\{{)(?:{_GAP})?([{letters}])\b", text)
     if boxed:
         return _VERDICTS[verdict](boxed)
     stated = {normalize_words(one) for one in (text, re.split(_ANSWER, text)[-1])}

@@ -60,6 +60,7 @@ def seconds(function: Callable[[str], Any], text: str) -> float:
 @pytest.mark.parametrize("name", FUNCTIONS)
 @example(["<document>"])
 @example(["<"])
+@example(["[["])
 @example(["Mr. "])
 @example(["3. "])
 @example(["as many ", "3 ", ". A?"])
