@@ -31,12 +31,12 @@ COLUMNS = {
 }
 """Names of the columns, the first of which a row has counts."""
 
-STORED = ("as-is", "original", "ab", "a-b", "a_b", "forward", "0", "false", "no", "first")
-SWAPPED = ("swapped", "ba", "b-a", "b_a", "reversed", "flipped", "1", "true", "yes", "second")
+STORED = ("as-is", "original", "ab", "a-b", "a_b", "forward", "0", "false", "no")
+SWAPPED = ("swapped", "ba", "b-a", "b_a", "reversed", "flipped", "1", "true", "yes")
 """Values of the order in lower case."""
 
 _VERDICT = re.compile(r"(?P<noun>(?:model|assistant|answer|response)[ _-]?)?(?P<letter>[ab12])")
-_TIES = ("tie", "c", "both", "draw", "equal", "tie (bothbad)", "both bad", "inconsistent")
+_TIES = ("c", "draw", "equal", "both bad")
 _NO_JUDGE = "judge"
 
 
@@ -117,7 +117,7 @@ def _cells(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _named(text: str, *, is_swapped: bool) -> int | str | None:
     """Return the stored answer that a text names, TIE, or None."""
     text = text.strip("[]() .").lower()
-    if text in _TIES:
+    if text in _TIES or text.startswith("tie"):  # "tie (bothbad)" of Chatbot Arena
         return TIE
     if (found := _VERDICT.fullmatch(text)) is None:
         return None

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pine_engine import InputError
+from pine_engine.lab.evaluation import bootstrap
 from pine_engine.lab.evaluation.verdicts import cohens_kappa, read_verdicts
 from tests.support.commands import Run, write
 
@@ -81,6 +82,27 @@ def test_verdicts_name_stored_answers(kind: str, ending: str, tmp_path: Path) ->
     assert mean("consistent") == pytest.approx(0.75)
     assert mean("mean") == pytest.approx((30 + 10 * 0.5) / 40)
     assert mean("kappa") == pytest.approx(2 * (30 + 10 * 0.5) / 40 - 1)  # both classes are equally frequent
+
+
+@pytest.mark.parametrize("text", ["tie", "Tie (bothbad)", "[[C]]", "draw"])
+def test_ties_of_other_files_are_ties(text: str, tmp_path: Path) -> None:
+    rows = "".join(f"{n},{order},{text},tie\n" for n in range(12) for order in ("AB", "BA"))
+    file = read_verdicts(write(tmp_path / "v.csv", f"pair,order,verdict,label\n{rows}"))
+    agreed = file.grid.get("judge", "generated", "mean")
+    assert agreed and agreed.mean == 1.0 and not file.unreadable
+
+
+@given(st.integers(30, 60), st.integers(0, 1000))
+def test_interval_of_a_statistic_is_that_of_the_ratio(count: int, seed: int) -> None:
+    """The ratio computes the effect of each example by another formula: a tenth of the width at most."""
+    above, below = np.random.default_rng(seed).uniform(0.1, 1, (2, count))
+    resamples = bootstrap.draw(count)
+    values = np.stack([above, below], axis=1)
+    found = bootstrap.statistic(values, lambda sums: sums[..., 0] / sums[..., 1], resamples)
+    expected = bootstrap.ratio(above, below, resamples)
+    assert found and expected and expected.interval and found.mean == pytest.approx(expected.mean)
+    width = expected.interval[1] - expected.interval[0]
+    assert found.interval == pytest.approx(expected.interval, abs=width / 10)
 
 
 def test_report_audits_ties_without_labels(tmp_path: Path, pine: Run) -> None:
