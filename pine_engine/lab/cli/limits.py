@@ -45,7 +45,6 @@ def with_limits(
     """
     if not limits or result.status:
         return result
-    results = [one for label, grids in runs.items() for one in apply_limits(limits, grids, label)]
-    found = limits_json(results)
+    found = limits_json([*apply_limits(limits, runs)])
     notes, status = [*result.notes, found["line"]], STATUSES[found["outcome"]]
     return result._replace(report=result.report | {"limits": found}, notes=notes, status=status)

@@ -1,6 +1,6 @@
 """Limits of a run, such as at most 5 % changed answers: tested on the interval of each method's estimate."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any, Literal
@@ -83,17 +83,26 @@ def check_limits(limits: Sequence[ResultLimit], settings: Settings, num_document
             raise InputError(f"{problem}. Give --orders as-is,reversed", field=limit.name)
 
 
-def apply_limits(
-    limits: Sequence[ResultLimit], grids: Sequence[Grid], run: str = ""
-) -> Iterator[LimitResult]:
-    """Yield the result of each limit for each of its methods. run: name of the run in the sentences."""
+def apply_limits(limits: Sequence[ResultLimit], runs: Mapping[str, Sequence[Grid]]) -> Iterator[LimitResult]:
+    """Yield the result of each limit for each method in each run; of one method, for the runs that have it.
+
+    Args:
+        limits: Limits.
+        runs: Estimates by label of the run; "" if there is one run.
+    """
     for limit in limits:
-        for grid in grids:
-            for method in [limit.method] if limit.method else grid.methods:
-                estimate = answer_estimate(grid, method, LIMITED[limit.name])
-                outcome, reason = _compare(limit, estimate)
-                names = [*([run] if run else []), f"{method_label(method)} {limit.name} {reason}"]
-                yield LimitResult(outcome, ", ".join(names))
+        measured = [
+            (f"{run}, " if run else "", grid, method)
+            for run, grids in runs.items()
+            for grid in grids
+            for method in grid.methods
+            if limit.method in ("", method)
+        ]
+        for start, grid, method in measured:
+            outcome, reason = _compare(limit, answer_estimate(grid, method, LIMITED[limit.name]))
+            yield LimitResult(outcome, f"{start}{method_label(method)} {limit.name} {reason}")
+        if not measured:
+            yield LimitResult("inconclusive", f"{method_label(limit.method)} {limit.name} was not measured")
 
 
 def _compare(limit: ResultLimit, estimate: Estimate | None) -> tuple[Outcome, str]:

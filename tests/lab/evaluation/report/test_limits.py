@@ -53,6 +53,15 @@ def test_limit_is_tested_on_the_interval(limit: str, status: int, tmp_path: Path
     assert outcome.stderr.splitlines()[-1] == found["line"]
 
 
+def test_limit_of_a_method_concerns_runs_that_have_it(tmp_path: Path, pine: Run) -> None:
+    write_judge(tmp_path / "run", 0, 100)
+    verdicts = tmp_path / "verdicts.csv"
+    verdicts.write_text("pair,order,verdict\n1,AB,A\n1,BA,A\n", encoding="utf-8")
+    report = ("report", tmp_path / "run", verdicts, "--output-dir", tmp_path / "report", "--json")
+    assert pine(*report, "--fail-above", "changed:vanilla=0.05").json["limits"]["outcome"] == "passed"
+    assert pine(*report, "--fail-above", "changed=0.05").status == 1
+
+
 @pytest.mark.parametrize("text", ["changed", "changed=5", "=0.1", "changed=much", "changed=nan", "cost=0.1"])
 def test_invalid_limit_is_refused(text: str) -> None:
     with pytest.raises(InputError):
