@@ -139,7 +139,7 @@ def test_library_blocks_run_in_order(tiny_llama: TinyLlama, monkeypatch: pytest.
     assert "unknown task 'qa'" in lines
     assert "{'vanilla': None, 'pine': True}\n" in lines
     assert "pine: 1 different answers, logits differ by 0\n" in lines
-    assert re.search(r"\}\nTrue\nNone\n\['vanilla', .*'ensemble'\]\nNone\n$", lines)
+    assert re.search(r"\}\n.* \([\d, ]+\) \(.*\)\nTrue\nNone\n\['vanilla', .*'ensemble'\]\nNone\n$", lines)
 
 
 RIGHT_ANSWER = ("Dario", "boat shed")

@@ -47,6 +47,7 @@ def test_only_runs_and_uploads_wait_in_the_queue(page: gr.Blocks) -> None:
         "_open_stream",
         "upload",
         "upload_rows",
+        "read_rows",
     }
 
 

@@ -58,7 +58,9 @@ class Machine:
 def engine(choice: Choice) -> Any:
     """Return a record with the facts of an engine that the page shows."""
     facts = {"dtype": choice.dtype, "device": "cpu", "max_context_length": 512}
-    return SimpleNamespace(model_name=choice.name, invariance_warning=None, meets="placement", **facts)
+    return SimpleNamespace(
+        model_name=choice.name, invariance_warning=None, meets="placement", misfit=lambda _: None, **facts
+    )
 
 
 def name_of(engine: Backend | None) -> str | None:

@@ -89,14 +89,19 @@ def test_wrappers_are_offered_where_they_apply(monkeypatch: pytest.MonkeyPatch) 
         return set(wrapped_for(read_built_in(name), WRAPPED))
 
     assert {wrapped.base.name for wrapped in WRAPPED} == set(OFFERED)
-    assert offered("judge") == {wrapped.name for wrapped in WRAPPED}
+    fitting = [
+        one for one in WRAPPED
+        if not one.base.needs_scores and not (one.wrapper and one.wrapper.represents and one.base.merge)
+    ]  # fmt: skip
+    assert offered("judge") == {wrapped.name for wrapped in fitting}
     agreeing = {one.name for one in WRAPPED if one.wrapper and one.wrapper.must_agree}  # of judges only
-    others = {one.name for one in WRAPPED if one.generates} - agreeing
-    full = {f"permutation_full:{base}" for base in OFFERED}
+    others = {one.name for one in fitting if one.generates} - agreeing
+    full = {one.name for one in fitting if one.wrapper and one.wrapper.name == "permutation_full"}
     assert offered("retrieval_qa") == offered("math_reasoning") == others
     assert others - offered("qm9") == full
     monkeypatch.setattr(data_sets, "MAX_ORDERS", 23)
-    assert offered("retrieval_qa") == others - full
+    clustered = {one.name for one in fitting if one.wrapper and one.wrapper.represents}  # all orders of four
+    assert offered("retrieval_qa") == others - full - clustered
     assert [name for _, name in wrapped_choices(["pride:pine", "pride:nia"])] == ["pride:nia", "pride:pine"]
 
 

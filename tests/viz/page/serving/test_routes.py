@@ -40,7 +40,7 @@ def test_health_and_metrics_count_runs() -> None:
     def load() -> Any:
         gate.wait(5)
         facts = {"dtype": "float32", "device": "cpu", "max_context_length": 10}
-        limits = {"invariance_warning": None, "meets": "placement"}
+        limits = {"invariance_warning": None, "meets": "placement", "misfit": lambda _: None}
         return SimpleNamespace(model_name="tiny", **facts, **limits)
 
     sources, client = served(load)
