@@ -113,7 +113,10 @@ def score_verdict(
 
 
 _GAP = r"\W{1,10}"  # limited, so that the time of a scan grows linearly with the text
-_ANSWER = rf"(?i:answer|antwort|réponse|respuesta|risposta)(?i:{_GAP}(?:is|ist|est|es|è|option|letter))*{_GAP}"
+_ANSWER = (
+    r"(?i:answer|antwort|réponse|respuesta|risposta)"
+    rf"(?i:{_GAP}(?:is|ist|est|es|è|option|letter))*{_GAP}"
+)
 """Words before the letter of an option, in several languages."""
 
 

@@ -77,7 +77,7 @@ def read_verdicts(path: Path) -> VerdictFile:
     has_tie = TIE in labels.values() or any(one.verdict == TIE for one in verdicts)
     records = [_record(one, labels.get(one.pair), "judge_tie" if has_tie else "judge") for one in verdicts]
     (grid,) = estimate_tasks(records)
-    kappas = [one for method in grid.methods if (one := _kappa(grid, method, labels))]
+    kappas = [kappa for method in grid.methods if (kappa := _kappa(grid, method, labels))]
     unreadable: dict[str, int] = {}
     for one in verdicts:
         if one.verdict is None:
@@ -172,8 +172,9 @@ def _kappa(grid: Grid, judge: str, labels: dict[str, int | str]) -> Estimate | N
         return None
     rows, tables = zip(*counts, strict=True)
     estimate = bootstrap.statistic(np.stack(tables), cohens_kappa, grid.resamples[:, list(rows)])
-    labeled = {"task": grid.task, "method": judge, "metric": "generated", "group": "kappa"}
-    return estimate._replace(**labeled) if estimate else None
+    if estimate is None:
+        return None
+    return estimate._replace(task=grid.task, method=judge, metric="generated", group="kappa")
 
 
 def cohens_kappa(counts: Floats) -> Floats:

@@ -73,7 +73,8 @@ def _replacement(grid: Grid, subject: str, changed: Estimate, share: str) -> str
         return f"use {method_label(stable[0])}, because {share}"
     best = max(gains, key=lambda name: gains[name].mean)
     points = f"{estimated(gains[best]._replace(group='minus'))} percentage points"
-    if gains[best].high is not None and gains[best].high < 0:
+    high = gains[best].high
+    if high is not None and high < 0:
         text = f"report the mean over orders of {method_label(subject)}, because {share}"
         return f"{text}, and {method_label(best)} is less accurate by {points}"
     return f"use {method_label(best)}, because {share}; the difference in accuracy is {points}"
