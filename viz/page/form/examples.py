@@ -83,8 +83,17 @@ def is_from_example(form: Form, example: FormExample) -> bool:
 
 
 def accepted_for(form: Form, accepted: str) -> str:
-    """Return the accepted answers; "" for those of an example whose question or documents were replaced."""
-    answered = [one for one in load_examples() if one.answers and accepted == "\n".join(one.answers)]
+    """Return the accepted answers; "" for those of an example whose question or documents were replaced.
+
+    A letter is that of an example only for the task of the example: any judge has the letter B.
+    """
+    answered = [
+        one
+        for one in load_examples()
+        if one.answers
+        and accepted == "\n".join(one.answers)
+        and (one.task == form.task or not TASKS[one.task].has_letters)
+    ]
     for example in answered:
         is_held = example_of(form) or any(
             contains_words(entry.text, example.answers) for entry in form.entries

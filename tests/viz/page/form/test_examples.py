@@ -38,6 +38,14 @@ def test_accepted_answers_of_an_example_are_for_its_question(changed: dict[str, 
     assert accepted_for(form, "typed by the visitor") == "typed by the visitor"
 
 
+def test_letter_of_an_example_is_for_its_task_alone() -> None:
+    example = next(one for one in load_examples() if one.task == "options")
+    (letter,) = example.answers
+    own = replace(example.form(["pine"]), question="Own?", entries=entries_from([("", "x"), ("", "y")]))
+    assert accepted_for(own, letter) == ""
+    assert accepted_for(replace(own, task="judge"), letter) == letter
+
+
 def test_instruction_of_an_example_is_for_its_documents_alone() -> None:
     own, usual = FIRST.instruction, TASKS[FIRST.task].instruction
     fit = partial(fit_instruction, FIRST.task)
