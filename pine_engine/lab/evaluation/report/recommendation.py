@@ -31,7 +31,7 @@ def _action(grid: Grid, subject: str) -> str:
     unparsed, changed = (answer_estimate(grid, subject, group) for group in ("unparsed", "changed"))
     if unparsed and unparsed.low is not None and (unparsed.low > MAX_UNPARSED or unparsed.mean >= 0.5):
         share = f"{estimated(unparsed)} % of {label}’s answers cannot be parsed"
-        return f"change the prompt, or raise --max-new-tokens, and measure again, because {share}"
+        return f"change the prompt and measure again, because {share}"
     if max(map(len, grid.distinct)) < 2:
         return "measure another order (--orders as-is,reversed), because one order does not show its effect"
     if changed is None or changed.low is None or changed.high is None:
