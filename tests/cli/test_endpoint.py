@@ -142,8 +142,8 @@ def test_options_have_the_letters_of_the_model(
     server = ScriptedServer()
     server.respond = respond
     with running_app(server.app) as address:
-        run: Run = lambda *words: pine(*words, "--endpoint", f"{address}/v1", "--model", "m")  # noqa: E731
-        outcome = evaluate(run, data, tmp_path / "endpoint", options)
+        flags = f"{options} --endpoint {address}/v1 --model m"
+        outcome = evaluate(pine, data, tmp_path / "endpoint", flags)
     assert outcome.status == 0, outcome
     expected, found = (
         {record.key: record for record in read_records(tmp_path / name)} for name in ("model", "endpoint")
