@@ -33,7 +33,7 @@ def _action(grid: Grid, subject: str) -> str:
         share = f"{estimated(unparsed)} % of {label}’s answers cannot be parsed"
         return f"change the prompt and measure again, because {share}"
     if max(map(len, grid.distinct)) < 2:
-        return "measure another order (--orders as-is,reversed), because one order does not show its effect"
+        return "measure another order (--orders as-is,reversed), because only one order has answers"
     if changed is None or changed.low is None or changed.high is None:
         return ""
     share = f"the order changes {estimated(changed)} % of {label}’s answers, n = {changed.num_examples}"
