@@ -54,7 +54,7 @@ def write_judge_run(path: Path, _: Path) -> None:
 FILES: dict[str, Callable[[Path, Path], object]] = {
     "FILE.json": lambda path, _: write(path, {"question": "Who?", "documents": ["Ann.", "Ben."]}),
     "DATA.jsonl": lambda path, _: write(path, json.dumps(QUESTION.model_dump())),
-    "DATA.csv": lambda path, _: write(path, "prompt,passage\nWho?,Ann.\n"),
+    "DATA.csv": lambda path, _: write(path, "prompt,passage_a,passage_b\nWho?,Ann.,Ben.\n"),
     "PAIRS.jsonl": lambda path, _: write_rows(path, pairs(2)),
     "QUESTIONS.jsonl": lambda path, _: write_rows(path, [{"question": "?", "options": ["a", "b"]}]),
     "data/rewardbench.jsonl": lambda path, _: write_rows(path, pairs(1)),
