@@ -234,6 +234,21 @@ def provider() -> Iterator[tuple[ScriptedServer, str]]:
         yield server, f"{address}/v1"
 
 
+def test_same_order_again_is_measured_for_each_method(
+    pine: Run, provider: tuple[ScriptedServer, str], data: Path, tmp_path: Path
+) -> None:
+    server, address = provider
+    texts = iter(["Ann", "Ann", "Ben", "Ann"])  # both methods as stored, and again
+    server.respond = lambda body: answer(next(texts) if "Who 0" in str(body) else "Cy")
+    options = "--methods vanilla,reorder_content --orders as-is,again --max-concurrency 1 --json"
+    arguments = ("evaluate", data, "--output-dir", tmp_path / "run", *options.split())
+    outcome = pine(*arguments, "--endpoint", address, "--model", "m")
+    assert outcome.status == 0 and len(server.bodies) == 2 * 2 * 2
+    (task,) = outcome.json["summary"]["tasks"]
+    means = {one["method"]: one["measures"][0]["again_changed"]["mean"] for one in task["methods"]}
+    assert means == {"vanilla": 0.5, "reorder_content": 0.0}
+
+
 def refuse(server: ScriptedServer, words: str) -> None:
     """Let a server refuse the prompts that contain these words."""
     server.respond = lambda body: (

@@ -24,6 +24,12 @@ from pine_engine.lab.evaluation.settings import RunInfo
 from pine_engine.lab.evaluation.task_estimates import answer_estimate, method_rows, nested
 from pine_engine.methods.table import METHODS
 
+CHANGES = {
+    "answer changes, %": "changed",
+    "changes per pair of orders, %": "flip rate",
+    "changes in the same order again, %": "again changed",
+}
+
 
 def summarize_records(
     folder: Path,
@@ -124,7 +130,8 @@ def _rows(run: MeasuredRun) -> Iterator[dict[str, str]]:
         time_per_record = estimated(grid.get(row.method, "cost", "seconds"))
         yield {"method": cells.pop("method"), **cells, "time": time_per_record}
     for method in grid.methods:
-        changed, flips = (answer_estimate(grid, method, group) for group in ("changed", "flip rate"))
-        if changed and flips and not answer_estimate(grid, method, "mean"):  # there are no accepted answers
-            shares = {"answer changes, %": changed, "changes per pair of orders, %": flips}
-            yield {"method": method_label(method)} | {name: estimated(one) for name, one in shares.items()}
+        if answer_estimate(grid, method, "mean") or not answer_estimate(grid, method, "changed"):
+            continue
+        shares = {name: answer_estimate(grid, method, group) for name, group in CHANGES.items()}
+        cells = {name: estimated(one) for name, one in shares.items() if one}
+        yield {"method": method_label(method)} | cells  # there are no accepted answers

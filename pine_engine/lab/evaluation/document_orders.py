@@ -19,12 +19,13 @@ from pine_engine.prompts.request import Request
 from pine_engine.prompts.scoring import Verdict
 from pine_engine.prompts.tasks import TASKS, Task, document_letter
 
-AS_IS = "as-is"
+AS_IS, AGAIN = "as-is", "again"
 
 MAX_FOR_ALL = 5  # limit of the documents for `all`, which has 120 orders of 5 documents
 
 ORDERS = {
     AS_IS: "as stored",
+    AGAIN: "as stored, measured once more, as a control",
     "reversed": "the last document first",
     "gold-first": "the gold document first, the others as they were",
     "gold-last": "the gold document last",
@@ -42,7 +43,7 @@ ORDERS = {
 """Names of the orders that can be evaluated, and their meaning."""
 
 _SINGLE = re.compile(
-    r"as-is|reversed|gold-first|gold-last|gold-at:\d{1,4}|(shuffled|gold-held):\d{1,9}|order:\d{1,4}(-\d{1,4})*"
+    r"as-is|again|reversed|gold-first|gold-last|gold-at:\d{1,4}|(shuffled|gold-held):\d{1,9}|order:\d{1,4}(-\d{1,4})*"
 )
 
 _SWAPS: dict[str, tuple[Order, Order]] = {
@@ -146,7 +147,7 @@ def _slots(example: Example, name: str) -> Order:
         if sorted(order) != places:
             raise _refusal(f"{name} is no order of {example.id}: it has {len(places)} documents, from 0")
         return tuple(order)
-    elif kind != AS_IS:
+    elif kind not in (AS_IS, AGAIN):
         if example.gold_index is None:
             raise _refusal(f"{example.id} has no gold_index, so no document can be moved as the gold one")
         if kind == "gold-held":

@@ -6,6 +6,7 @@ An estimate has a task, a method, a metric, a group and a name:
 | --- | --- | --- |
 | a score | mean, worst case, best case, always correct, never correct, changed | |
 | a score | flip rate, the share of pairs of orders with different answers | |
+| a score | again changed, in the same order, measured once more | |
 | a score | unparsed, several verdicts, parsed | |
 | a score | unfinished, of texts that end before the answer | |
 | a score | first slot, first slot excess, consistent, order gap, of judges (see position_bias.py) | |
@@ -37,6 +38,7 @@ import numpy as np
 from pine_engine.errors import InputError
 from pine_engine.lab.evaluation.bootstrap import ratio
 from pine_engine.lab.evaluation.bradley_terry import rating_estimates
+from pine_engine.lab.evaluation.document_orders import AGAIN
 from pine_engine.lab.evaluation.grid import (
     BETWEEN,
     METRICS,
@@ -133,11 +135,26 @@ def _score_estimates(scores: Scores) -> Iterator[Labeled]:
 
 
 def _change_estimates(scores: Scores) -> Iterator[Labeled]:
-    """Yield how often answers change in any order, and in a pair of orders."""
+    """Yield how often answers change in any order, in a pair of orders, and in the same order again."""
     pairs = zip(scores.columns, scores.grid.distinct, strict=True)
     groups = [[column[name] for name in names] for column, names in pairs]
     yield "changed", (), scores.mean(_values([answers_differ(group, scores.metric) for group in groups]))
     yield "flip rate", (), scores.mean(_values([flip_rate(group, scores.metric) for group in groups]))
+    again = [_changed_again(column, scores.metric) for column in scores.columns]
+    yield "again changed", (), scores.mean(_values(again))
+
+
+def _is_stored(record: Record) -> bool:
+    """Return True if documents and letters are as in the data, under any name of that order."""
+    return record.input_order == record.permutation == tuple(range(record.num_documents))
+
+
+def _changed_again(column: Column, metric: Metric) -> bool | None:
+    """Return True if the answer differs in the same order again, or else the text of a repeated request."""
+    if AGAIN in column:
+        return answers_differ(list(filter(_is_stored, column.values())), metric)
+    repeats = [one.is_repeatable for one in column.values() if one.is_repeatable is not None]
+    return not all(repeats) if repeats and metric == "generated" else None
 
 
 def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
@@ -182,13 +199,8 @@ def _values(flags: Sequence[float | None]) -> Values:
 
 def _changed_from_stored(column: Column, name: str, metric: Metric) -> bool | None:
     """Return True if the answer differs from that in the stored order; None without both."""
-
-    def is_stored(record: Record) -> bool:
-        """Return True if documents and letters are as in the data, under any name of that order."""
-        return record.input_order == record.permutation == tuple(range(record.num_documents))
-
-    stored = next(filter(is_stored, column.values()), None)
-    if stored is None or name not in column or is_stored(column[name]):
+    stored = next(filter(_is_stored, column.values()), None)
+    if stored is None or name not in column or _is_stored(column[name]):
         return None
     return answers_differ([stored, column[name]], metric)
 

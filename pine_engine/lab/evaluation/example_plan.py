@@ -22,7 +22,7 @@ from pine_engine.lab.debias.combining import log_mean, mean_probability
 from pine_engine.lab.debias.measured import MeasuredMethod
 from pine_engine.lab.debias.plan import content_free_prompts
 from pine_engine.lab.debias.wrappers import DEFAULT_BASE, Steps
-from pine_engine.lab.evaluation.document_orders import DocumentOrder, arrange, in_slots, names_of
+from pine_engine.lab.evaluation.document_orders import AGAIN, DocumentOrder, arrange, in_slots, names_of
 from pine_engine.lab.evaluation.record import Key
 from pine_engine.lab.evaluation.settings import Settings
 from pine_engine.methods.table import METHODS, Method
@@ -254,7 +254,7 @@ class ExamplePlan:
             if is_content_free:
                 prompts = content_free_prompts(self._backend, request)
             self._layouts[key] = list(map(self._backend.tokenize, prompts))
-        version = order.name if self._settings.recompute else ""
+        version = order.name if self._settings.recompute or order.name == AGAIN else ""
         is_invariant = base.is_order_invariant and self._backend.invariance_warning is None
         found = []
         for layout in self._layouts[key]:

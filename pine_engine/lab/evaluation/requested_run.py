@@ -8,6 +8,7 @@ from pine_engine.endpoint.client import Endpoint
 from pine_engine.endpoint.replies import Reply
 from pine_engine.endpoint.requests import TextRequest, describe_requests
 from pine_engine.engine.events import RequestsPlanned
+from pine_engine.lab.evaluation.document_orders import AGAIN
 from pine_engine.lab.evaluation.example_plan import Generation, PlannedResult, Prefill, distinct_parts
 from pine_engine.lab.evaluation.example_run import ExampleRun
 from pine_engine.lab.evaluation.record import Record
@@ -33,8 +34,8 @@ def run_requests(
 ) -> None:
     """Report the size of the requests, and each record when its replies are there; see run_evaluation.
 
-    The first request of an example with several records is repeated. Raises EndpointError if the server does
-    not answer, and Cancelled after a stop.
+    The first request of an example with several records is repeated, unless `again` is an order. Raises
+    EndpointError if the server does not answer, and Cancelled after a stop.
     """
     found = list(found)
     if settings.keys(examples).keys() - {record.key for record in found}:
@@ -83,7 +84,7 @@ def _planned(
         run = ExampleRun(endpoint, example, settings, done, {}, control)
         results = run.start()
         max_new_tokens = settings.max_new_tokens or TASKS[example.task].max_new_tokens
-        is_compared = len(settings.keys([example])) > 1
+        is_compared = len(settings.keys([example])) > 1 and AGAIN not in settings.order_names
         is_repeated = is_compared and example.id not in repeated
         yield run, _requests(results, max_new_tokens, is_repeated=is_repeated)
 

@@ -24,6 +24,7 @@ GROUPS = {
     "never_correct": "never correct",
     "changed": "changed",
     "flip_rate": "flip rate",
+    "again_changed": "again changed",
     "unparsed": "unparsed",
     "several_verdicts": "several verdicts",
     "read": "parsed",

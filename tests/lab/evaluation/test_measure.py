@@ -108,6 +108,16 @@ def test_measure_invariant_method_is_computed_once(
         assert all((record.seconds > 0) == record.was_computed for record in of_method)
 
 
+def test_measure_same_order_again_is_computed(engine: Engine) -> None:
+    names, orders = ["vanilla", "pine"], ["as-is", "again", "reversed"]
+    found = evaluate_records(engine, [QUESTION], methods=names, order_names=orders, generate=False)
+    computed = {(method, order) for (_, method, order), record in found.items() if record.was_computed}
+    assert computed == {("vanilla", order) for order in orders} | {("pine", "as-is"), ("pine", "again")}
+    for method in names:
+        as_is, again = (found[QUESTION.id, method, order].answer_logprob for order in orders[:2])
+        assert as_is == again
+
+
 def test_measure_labels_but_not_slots_change_pine(engine: Engine) -> None:
     """Twins have equal documents: swapped they are the same tokens, and another letter is accepted."""
     twins = PAIR.model_copy(update={"id": "twins", "documents": [PAIR.documents[0]] * 2})

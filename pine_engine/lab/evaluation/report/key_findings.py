@@ -135,6 +135,8 @@ def _over_orders(row: Row) -> str:
     ]
     if not changes and (changed := row.get("changed")):
         changes = [f"{quantity(changed.mean)} % with the order"]
+    if again := row.get("again changed"):
+        changes.append(f"{quantity(again.mean)} % in the same order again")
     if changes:
         sentence += f"; its answer changes in {', '.join(changes)}"
     return f"{sentence}."

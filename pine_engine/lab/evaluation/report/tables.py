@@ -92,10 +92,11 @@ HEADS: Columns = {
 def pivot(name: str, rows: Sequence[Row], columns: Columns, *, heads: int = 3, **values: object) -> Table:
     """Return a table with a line per row, without the column of the run if all rows have one run.
 
-    The columns of texts.toml follow those of the caller.
+    The columns of texts.toml follow those of the caller, without those that have no value.
     """
     runs = {row.run for row in rows}
     further = _texts()[name].get("columns", {})
+    further = {title: cell for title, cell in further.items() if any(row.get(cell) for row in rows)}
     columns = {**columns, **{title.format(**values): cell for title, cell in further.items()}}
     if len(runs) == 1:
         del columns["run"]

@@ -1,6 +1,7 @@
 """Limits: outcome by interval, exit status of `report`, number of examples that decide."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,6 +90,30 @@ def test_flip_rate_is_share_of_pairs() -> None:
     changed, flips = (grid.get("vanilla", "generated", group) for group in ("changed", "flip rate"))
     assert changed and changed.mean == 1.0
     assert flips and flips.mean == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        ({"order_name": "again", "text": "Rome"}, 1.0),
+        ({"order_name": "again"}, 0.0),
+        ({"order_name": "gold-at:0", "is_repeatable": False}, 1.0),
+        ({"order_name": "gold-at:0", "is_repeatable": True}, 0.0),
+        ({"order_name": "gold-at:0"}, None),
+    ],
+)
+def test_same_order_again_is_the_control(second: dict[str, Any], expected: float | None) -> None:
+    """The order `again` counts in no other result."""
+    (grid,) = estimate_tasks(
+        [
+            swept("q", "vanilla", 0, score=1.0, order_name="as-is"),
+            swept("q", "vanilla", 0, score=1.0, **second),
+            swept("q", "vanilla", 1, score=1.0),
+        ]
+    )
+    again, changed = (grid.get("vanilla", "generated", group) for group in ("again changed", "changed"))
+    assert (again and again.mean) == expected
+    assert changed and (changed.mean, grid.distinct) == (0.0, [["as-is", "gold-at:1"]])
 
 
 def test_answers_without_accepted_ones_have_a_limit(tmp_path: Path, pine: Run) -> None:
