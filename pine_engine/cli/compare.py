@@ -1,5 +1,6 @@
 """Subcommand `compare`: answers of several methods."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -24,13 +25,28 @@ from pine_engine.prompts.request import read_requests
 from pine_engine.rows.columns import parse_columns
 
 
+@dataclass(frozen=True)
+class CompareOptions:
+    """Options of a comparison, without those of its model.
+
+    Attributes:
+        methods: Names of methods.
+        max_new_tokens: Maximum length of an answer, in tokens.
+        limit: Maximum number of lines. Default: all.
+        columns: Columns of the file, FIELD=COLUMN.
+        chat_template_kwargs: Arguments of the chat template, as JSON.
+    """
+
+    methods: Methods = None
+    max_new_tokens: Annotated[int, typer.Option(min=0)] = 64
+    limit: Limit = None
+    columns: Columns = None
+    chat_template_kwargs: TemplateKwargs = None
+
+
 def compare(
     file: Path,
-    methods: Methods = None,
-    max_new_tokens: Annotated[int, typer.Option(min=0)] = 64,
-    limit: Limit = None,
-    columns: Columns = None,
-    chat_template_kwargs: TemplateKwargs = None,
+    options: CompareOptions = CompareOptions(),
     model: ModelOptions = ModelOptions(),
     server: EndpointOptions = EndpointOptions(),
 ) -> CommandResult:
@@ -39,17 +55,13 @@ def compare(
     Args:
         file: JSON file with "question" and "documents", a list of texts or of {"title", "text"}; file of such
             objects or examples of a dataset as in evaluate; or - for JSON or JSONL on stdin.
-        methods: Names of methods.
-        max_new_tokens: Maximum length of an answer, in tokens.
-        limit: Maximum number of lines. Default: all.
-        columns: Columns of the file, FIELD=COLUMN.
-        chat_template_kwargs: Arguments of the chat template, as JSON.
+        options: Methods and answers.
         model: Model that answers.
         server: Server that computes its answers.
     """
-    selected = method_names(methods)
-    requests = read_requests(file, pine.Request, limit, parse_columns(columns))
-    backend, kwargs = server.open_backend(model, parse_kwargs(chat_template_kwargs))
+    selected, max_new_tokens = method_names(options.methods), options.max_new_tokens
+    requests = read_requests(file, pine.Request, options.limit, parse_columns(options.columns))
+    backend, kwargs = server.open_backend(model, parse_kwargs(options.chat_template_kwargs))
     chosen = backend.select_methods(selected)
     names = [method.name for method in chosen]
     prompts = [(name, request.with_kwargs(kwargs).tokenize(backend)) for name, request in requests]

@@ -10,11 +10,14 @@ if TYPE_CHECKING:
     from pine_engine.lab.debias.wrappers import Wrapper
 
 SUBCOMMANDS = {
-    **{name: f"pine_engine.lab.cli.{name}" for name in ("debias", "evaluate", "report", "molecules")},
+    **{
+        name: f"pine_engine.lab.cli.{name}"
+        for name in ("compare", "debias", "evaluate", "report", "molecules")
+    },
     "download-data": "pine_engine.lab.cli.download_data",
     "reproduce-paper": "pine_engine.lab.cli.report",
 }
-"""Module of each subcommand, a function of this name."""
+"""Module of each subcommand, a function of this name; `compare` replaces that of the core."""
 
 
 def wrappers() -> "tuple[tuple[Wrapper, ...], str]":

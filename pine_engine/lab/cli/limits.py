@@ -20,7 +20,8 @@ class LimitOptions:
 
     Attributes:
         fail_above: Maximum of changed, flip_rate, first_slot or accuracy as a share, such as changed=0.05, or
-            changed:pine=0.05 for one method; repeatable. Exit status: 0 if the 95 % interval is within the
+            changed:pine=0.05 for one method; repeatable. In compare: accuracy, or changed for answers that
+            differ from those of the first method. Exit status: 0 if the 95 % interval is within the
             limit, 1 if outside, 3 if the limit is inside the interval.
         fail_below: Minimum, such as accuracy=0.8; otherwise as --fail-above.
     """
