@@ -112,7 +112,7 @@ export const distinctAnswers = ({ answers }) => {
   const counts = new Map();
   for (const answer of answers.filter((one) => one?.is_done)) {
     const key = answer.verdict ?? answer.text;
-    const text = answer.origin ? partsOf(answer, MAX_BEFORE).join("") : answer.text;
+    const text = partsOf(answer, MAX_BEFORE).map((part) => part.text).join("");
     const count = (counts.get(key)?.count ?? 0) + 1;
     counts.set(key, { text: answer.verdict ?? text, mark: markOf(answer), count });
   }

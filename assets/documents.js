@@ -8,6 +8,11 @@ const EDGE_PX = 28; // distance from the edge of the list or the window at which
 const SELECTED_MS = 1500; // delay after a selected order; longer than a step of Play: only its last order is sent
 const SETTLED_MS = 100; // delay of an event that reads other widgets, which one answer of the server may fill, too
 
+let leftOut = -1; // letter of the document that is left out, -1 for none
+
+/* Return the values of an event of the server with the letter of the document that is left out. */
+export const withLeftOut = (stop, chosen, key, _, ...values) => [stop, chosen, key, leftOut, ...values];
+
 /* Renumber the letters from 0 without gaps, in the same order. */
 export const closeGaps = (slots) =>
   slots.map(({ card, letter }) => ({ card, letter: slots.filter((other) => other.letter < letter).length }));
@@ -67,6 +72,7 @@ export const mount = ({ element, trigger, props, watch }) => {
       count: part(".page-count"),
       text: part(".page-text"),
       tools: [...node.querySelectorAll(".page-tool")],
+      eye: part(".page-eye"),
     };
     card.title.value = title;
     card.text.value = text;
@@ -78,10 +84,15 @@ export const mount = ({ element, trigger, props, watch }) => {
 
   const enable = (button, isAble) => button.setAttribute("aria-disabled", String(!isAble)); // keeps the focus
 
-  const drawCard = ({ card, letter }, slot) => {
+  const drawCard = ({ card, letter, isLeftOut }, slot) => {
     const { words } = props;
     const where = `${words.document} in slot ${slot + 1}`;
     card.node.className = `page-card page-card-${slot + 1}${card.node === dragged ? " page-dragged" : ""}`;
+    card.node.classList.toggle("page-left-out", Boolean(isLeftOut));
+    card.eye.hidden = !words.hides || slots.length < 2;
+    card.eye.ariaPressed = String(Boolean(isLeftOut));
+    card.eye.title = `${isLeftOut ? "Show the answers with" : "Show the answers without"} ${nameOf(letter)}`;
+    card.eye.setAttribute("aria-label", `Without ${nameOf(letter)}`);
     if (card.badge.dataset.letter !== String(letter)) {
       card.badge.innerHTML = props.badges[letter];
       card.badge.dataset.letter = letter;
@@ -125,6 +136,10 @@ export const mount = ({ element, trigger, props, watch }) => {
     redo.hidden = undo.hidden;
     enable(undo, past.length > 0);
     enable(redo, future.length > 0);
+    const letter = slots.find(({ isLeftOut }) => isLeftOut)?.letter ?? -1;
+    if (letter === leftOut) return;
+    leftOut = letter;
+    document.dispatchEvent(new CustomEvent("pine:left-out", { detail: leftOut }));
   };
 
   const say = (sentence) => {
@@ -219,6 +234,11 @@ export const mount = ({ element, trigger, props, watch }) => {
   const steps = {
     up: (slot) => step(slot, -1),
     down: (slot) => step(slot, 1),
+    leaveOut: (slot) => {
+      const { letter, isLeftOut } = slots[slot];
+      const next = slots.map((one, at) => ({ ...one, isLeftOut: at === slot && !isLeftOut }));
+      change(next, isLeftOut ? `Answers with ${nameOf(letter)}.` : `Answers without ${nameOf(letter)}.`);
+    },
     remove: (slot) => {
       const { letter } = slots[slot];
       const next = closeGaps(slots.filter((_, at) => at !== slot));

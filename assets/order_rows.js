@@ -86,11 +86,18 @@ const tickOf = (table, answer, index, position) => {
   };
 };
 
+/* Return what the row of an answer shows: the answer, or that without the document that is left out. */
+const withoutDocument = (answer, { leftOut, letter }) => {
+  if (leftOut < 0) return answer;
+  const text = answer?.without?.[leftOut];
+  return text == null ? undefined : { text: `without ${letter(leftOut)}: ${text}`, is_correct: null, is_done: false };
+};
+
 const rowOf = (table, method, state) => {
-  const answer = method.answers[table.shown];
-  const bars = method.positions[table.shown] ?? [];
+  const answer = withoutDocument(method.answers[table.shown], table);
+  const bars = (method.positions[table.shown] ?? []).filter(({ document }) => document !== table.leftOut);
   const places = [...bars].sort((left, right) => left.left - right.left).map(({ document }) => table.letter(document));
-  const token = answer?.origin?.token;
+  const token = answer?.token;
   return {
     method,
     answer,
@@ -109,16 +116,16 @@ const rowOf = (table, method, state) => {
 /* Return the table.
 
    state: JSON of viz/page/answers/order_table.py. documents: letter, color and ink of each. shown: index of the selected
-   order, -1 for one that was not computed. sortedBy: document whose slot sorts the orders, -1 for none. */
-export const tableOf = (state, { documents, shown, sortedBy, sampledFrom }) => {
+   order, -1 for one that was not computed. leftOut: document that is left out, -1 for none. sortedBy: document whose slot sorts the orders, -1 for none. */
+export const tableOf = (state, { documents, shown, sortedBy, sampledFrom, leftOut = -1 }) => {
   const { orders, methods } = state;
   const letter = (document) => documents[document].letter;
   const nameOf = (order) => order.map(letter).join(" ");
   const sequence = sequenceOf(orders, sortedBy);
   const numbers = answerNumbers(methods);
-  const table = { orders, documents, shown, sortedBy, letter, nameOf, sequence, numbers };
+  const table = { orders, documents, shown, leftOut, sortedBy, letter, nameOf, sequence, numbers };
   const shownText = () =>
-    shown < 0 ? "This order is not computed." : `Order ${sequence.indexOf(shown) + 1} of ${orders.length}: ${nameOf(orders[shown])}`;
+    shown < 0 ? "This order is not computed." : `Order ${sequence.indexOf(shown) + 1} of ${orders.length}: ${nameOf(orders[shown])}${leftOut < 0 ? "" : `, without ${letter(leftOut)}`}`;
   return {
     sequence,
     status: orders.length ? shownText() : "No results yet.",

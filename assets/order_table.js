@@ -101,6 +101,7 @@ export const mount = ({ element, props, watch }) => {
   const folded = new Set(); // names of groups
   let state = { methods: [], orders: [] };
   let shown = 0; // index of the order; -1 for one that was not computed
+  let leftOut = -1; // document without which the answers are shown, -1 for none
   let sortedBy = -1; // document whose slot sorts the orders; -1 for none
   let sequence = []; // indices of the orders, as they are shown and played
   let entered = []; // order of the documents in the form
@@ -168,7 +169,7 @@ export const mount = ({ element, props, watch }) => {
   const draw = () => {
     const { documents, all_up_to: sampledFrom } = props;
     drawSort();
-    const table = tableOf(state, { documents, shown, sortedBy, sampledFrom });
+    const table = tableOf(state, { documents, shown, sortedBy, sampledFrom, leftOut });
     ({ sequence } = table);
     placeRows();
     for (const row of table.rows) drawRow(rows.get(row.method.name), row, documents);
@@ -246,6 +247,13 @@ export const mount = ({ element, props, watch }) => {
   sort.addEventListener("change", () => {
     sortedBy = Number(sort.value);
     draw();
+  });
+
+  document.addEventListener("pine:left-out", ({ detail }) => {
+    leftOut = detail;
+    pause();
+    const isMissing = state.methods.some(({ answers }) => answers[shown]?.without?.[leftOut] == null);
+    if (leftOut >= 0 && isMissing) document.getElementById("without").click();
   });
 
   document.addEventListener("pine:ordered", ({ detail }) => {

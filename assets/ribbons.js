@@ -1,12 +1,13 @@
-/* Ribbons: each joins the bar of a document to a word of an answer, as thick as the attention on the document. They
-   follow bars that move and lines that wrap. assets/order_table.js and assets/why.js show them. */
-import { h, percent, svg } from "../viz/drawing/common.js";
+/* Ribbons: each joins the bar of a document to a word of an answer: in assets/order_table.js a word that is lost without
+   the document, in assets/why.js the query, as thick as its attention. They follow bars that move and lines that wrap. */
+import { h, svg } from "../viz/drawing/common.js";
 
 const FOLLOW_MS = 800; // bars move for less
 const WIDEST = 22; // pixels at the word, for all of the attention
 const DEPTH = 14; // pixels by which a ribbon goes around the text of a word beside its bar
 const LINE_GAP = 8; // pixels below a word, at least, if another line follows
-const MAX_BEFORE = 48; // characters of an answer before its decisive word: the end of two lines is cut off
+const MAX_BEFORE = 48; // characters of an answer before its first source: the end of two lines is cut off
+const SHARE = 0.5; // width of a ribbon to a lost word
 
 /* Return the outline of a ribbon from a bar to a word of a text: down to it, or around below the text, or above it if
    another line is below the word. */
@@ -88,31 +89,53 @@ export const mount = (element) => {
   return { show };
 };
 
-/* Return the texts before, in and after the decisive word of an answer, without a beginning of more than some
-   characters. */
-export const partsOf = ({ text, origin: { start, stop } }, most = MAX_BEFORE) => {
-  const [before, decisive, after] = [[0, start], [start, stop], [stop]].map((span) => [...text].slice(...span).join(""));
-  return [before.length > most ? before.slice(-most).replace(/^\S*\s/, "… ") : before, decisive, after];
+/* Return the parts of an answer, each with the document that it needs or none, without a beginning of more than some
+   characters before the first such part. */
+export const partsOf = ({ text, sources = [] }, most = MAX_BEFORE) => {
+  const signs = [...text];
+  const parts = [];
+  let end = 0;
+  for (const { start, stop, document } of sources) {
+    parts.push({ text: signs.slice(end, start).join("") }, { text: signs.slice(start, stop).join(""), document });
+    end = stop;
+  }
+  const [first] = parts;
+  if (first?.text.length > most) first.text = first.text.slice(-most).replace(/^\S*\s/, "… ");
+  return [...parts, { text: signs.slice(end).join("") }];
+};
+
+const NOTES = {
+  "in no document": "No document contains these words.",
+  "no single source": "No document alone is needed for these words: they stay, or several documents are needed.",
 };
 
 const joined = new WeakMap(); // ribbons by lane of the table
 
-/* Put the badge of its document on the decisive word of an answer, and join it to the bar in a lane of the table. */
+/* Return a word with the badge of the document that it needs; the badge comes first: the end may be cut off. */
+const sourceWord = ({ text, document }, { answer, label, documents }) => {
+  const { letter, color, ink } = documents[document];
+  const says = `${label} without document ${letter}: ${answer.without[document]}`;
+  const badge = h("small", { textContent: letter, style: { background: color, color: ink } });
+  const described = { role: "note", tabIndex: 0, "aria-label": `${text}, from document ${letter}. ${says}` };
+  const word = h("span", { className: "page-source", style: { borderColor: color }, ...described }, badge, text);
+  word.says = says;
+  return word;
+};
+
+/* Put the badge of its document on each word of an answer that needs one, and join it to the bar in a lane. */
 export const joinAnswer = ({ lane, text, answer, label, documents }) => {
   if (!joined.has(lane)) joined.set(lane, mount(lane.parentElement));
-  const { origin } = answer ?? {};
-  const bar = origin && lane.querySelector(`[data-document="${origin.document}"]`);
-  if (!bar) return joined.get(lane).show([]);
-  const { letter, color, ink } = documents[origin.document];
-  const share = Math.max(...origin.shares);
-  const says =
-    `${label}: ${percent(share)} of the attention on document ${letter} (layer ${origin.layer}, head ` +
-    `${origin.head}). One head, chosen for this answer; not a proof.`;
-  const [before, decisive, after] = partsOf(answer);
-  const badge = h("small", { textContent: letter, style: { background: color, color: ink } });
-  const described = { role: "note", tabIndex: 0, "aria-label": `${decisive}. ${says}` };
-  // The badge comes first: the end of a word may be cut off.
-  const word = h("span", { className: "page-origin", style: { borderColor: color }, ...described }, badge, decisive);
-  text.replaceChildren(before, word, after);
-  explain(`ribbon-${label}`, says, word, ...joined.get(lane).show([{ bar, word, within: text, share, color }]));
+  const ends = [];
+  const nodes = (answer?.text ? partsOf(answer) : []).map((part) => {
+    if (part.document === undefined) return part.text;
+    const word = sourceWord(part, { answer, label, documents });
+    const bar = lane.querySelector(`[data-document="${part.document}"]`);
+    if (bar) ends.push({ bar, word, within: text, share: SHARE, color: documents[part.document].color });
+    return word;
+  });
+  const note = NOTES[answer?.finding];
+  if (note) nodes.push(h("small", { className: "page-no-source", textContent: answer.finding, title: note }));
+  if (ends.length || note) text.replaceChildren(...nodes);
+  const paths = joined.get(lane).show(ends);
+  ends.forEach(({ word }, place) => explain(`ribbon-${label}-${place}`, word.says, word, paths[place]));
 };

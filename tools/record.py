@@ -30,6 +30,7 @@ from viz.page.internals.attention_job import attention_request, prepare_attentio
 from viz.page.selection import first_selection
 from viz.page.shuffle_job import prepare_shuffle
 from viz.page.why import WHY_FILE, can_explain, why_record
+from viz.page.without_job import can_leave_out, without_document
 
 EXAMPLE = load_examples()[0].name
 MAX_NEW_TOKENS = 24
@@ -117,6 +118,27 @@ def run_example(engine: Engine, example: FormExample) -> Run:
     return replace(run, source="recorded")
 
 
+def with_texts_without(engine: Engine, run: Run) -> Run:
+    """Return the run with the answers without each document, in all orders, if there are any.
+
+    Two orders that differ in the place of a document alone have one answer without it.
+    """
+    if not can_leave_out(run.form):
+        return run
+    found: dict[Form, dict[str, str]] = {}
+    orders = dict(run.orders)
+    for order, answers in run.orders.items():
+        entries = sorted(run.form.entries, key=lambda entry, order=order: order.index(entry.letter))
+        forms = [without_document(replace(run.form, entries=tuple(entries)), letter) for letter in run.order]
+        for form in forms:
+            if form not in found:
+                *_, last = prepare_answers(engine, form, trace=False).views(engine)
+                found[form] = {card.method: card.text for card in last.cards}
+        texts = {method: tuple(found[form][method] for form in forms) for method in answers.texts}
+        orders[order] = replace(answers, texts_without=texts)
+    return replace(run, orders=orders)
+
+
 def main() -> None:
     """Record the examples."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -132,7 +154,7 @@ def main() -> None:
     answers, steps = {}, {}
     for example in examples:
         run = run_example(engines[models[example.name]], example)
-        answers[example.name] = record_of_run(run)
+        answers[example.name] = record_of_run(with_texts_without(engines[models[example.name]], run))
         if can_explain(run):
             steps[example.name] = why_record(run)
     write_answers(answers, arguments.answers)

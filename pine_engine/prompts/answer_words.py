@@ -15,8 +15,10 @@ from unicodedata import decimal, normalize
 
 import regex
 
-_UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー]"
-_LETTER = rf"(?:(?!{_UNSPACED}|\p{{Hangul}})\p{{L}}\p{{M}}*)"
+UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー]"
+"""Pattern of a character of a script without spaces between words."""
+
+_LETTER = rf"(?:(?!{UNSPACED}|\p{{Hangul}})\p{{L}}\p{{M}}*)"
 
 _TOKEN = regex.compile(
     rf"""
@@ -25,7 +27,7 @@ _TOKEN = regex.compile(
         (?:(?<![\p{{L}}\p{{N}}.])\.)?
         \d+ (?:[.,]\d+)*
     )
-    | (?P<character> {_UNSPACED}\p{{M}}* )
+    | (?P<character> {UNSPACED}\p{{M}}* )
     | (?P<hangul> \p{{Hangul}}+ )
     | (?P<acronym> (?:{_LETTER}\.){{2,}} (?:{_LETTER}(?!{_LETTER}))? )
     | (?P<letters> {_LETTER}+ (?:[+#]+(?![\p{{L}}\p{{N}}]))? )

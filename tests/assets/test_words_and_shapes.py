@@ -64,12 +64,13 @@ def test_card_counts_distinct_answers_most_frequent_first(call: Call) -> None:
     assert [(one["text"], one["count"]) for one in found] == [("y", 2), ("x", 1)]
 
 
-def test_long_answer_begins_near_its_decisive_word(call: Call) -> None:
-    text = "word " * 20 + "castle ends"
-    origin = {"start": 100, "stop": 106}
-    before, decisive, after = call("ribbons.partsOf", {"text": text, "origin": origin}, 12)
-    assert (decisive, after) == ("castle", " ends")
-    assert before == "… word word " and len(before) <= 14
+def test_long_answer_begins_near_its_first_source(call: Call) -> None:
+    text = "word " * 20 + "castle 𝕏 ends"
+    sources = [{"start": 100, "stop": 106, "document": 2}, {"start": 109, "stop": 113, "document": 0}]
+    before, first, between, second, after = call("ribbons.partsOf", {"text": text, "sources": sources}, 12)
+    assert (first, second) == ({"text": "castle", "document": 2}, {"text": "ends", "document": 0})
+    assert before["text"] == "… word word " and (between["text"], after["text"]) == (" 𝕏 ", "")
+    assert call("ribbons.partsOf", {"text": "plain"}) == [{"text": "plain"}]
 
 
 BAR = {"left": 0, "top": 0, "bottom": 20, "width": 100}

@@ -101,7 +101,7 @@ def test_work_is_shared_by_link_and_file(page: Page, open_page: OpenPage, tmp_pa
     expect(page.locator("#shuffle-status")).to_contain_text("Done:", timeout=RUN_MS)
     answers = answer_texts(page)
     assert len(answers) == 2
-    decisive = page.locator("#order-table .page-origin").all_inner_texts()
+    decisive = page.locator("#order-table .page-source").all_inner_texts()
     assert decisive
     open_tab(page, "Document importance")
     choose(page, "Layer", "layer 7")
@@ -123,7 +123,7 @@ def test_work_is_shared_by_link_and_file(page: Page, open_page: OpenPage, tmp_pa
         expect(source).to_contain_text("Computed by someone else")
         expect(other.locator("#start-all")).to_have_text("▶ Play 2 orders")
         assert answer_texts(other) == answers
-        assert other.locator("#order-table .page-origin").all_inner_texts() == decisive
+        assert other.locator("#order-table .page-source").all_inner_texts() == decisive
         source.get_by_role("button", name="Check").click()
         expect(source).to_contain_text("your run gave the same 4 answers", timeout=RUN_MS)
         other.get_by_role("tab", name="Lab").click()

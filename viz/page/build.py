@@ -38,6 +38,7 @@ from viz.page.share import ShareBar, bind_share
 from viz.page.shuffle import shuffle_tab
 from viz.page.tutorial.tab import build_tutorial
 from viz.page.why import build_why, why_json
+from viz.page.without import bind_without
 
 TITLE = "PINE Explorer"
 WHY = "Why"  # label of a tab
@@ -106,6 +107,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         run_event = bind_workspace(workspace, sources, chosen, settings, reader)
         counting = Counting(workspace, sweep, stale, sources, settings)
         runs = [run_event, shuffle_event, resumed]
+        bind_without(workspace, sources, chosen, settings, runs)
         events = [*runs, bind_sweep(sweep, workspace, sources, chosen, settings)]
         bind_counting(counting, chosen=chosen, ready=ready, runs=events)
         with see_it:

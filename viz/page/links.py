@@ -14,8 +14,9 @@ def link_code(session: RunRecord, *, limit: int = MAX_ANSWERS_CHARACTERS) -> tup
         return to_code(session), f"{contents}."
     for kept, omitted in (
         (session, ""),
-        (session.without("origins"), ", without the decisive words"),
-        (session.without("origins", "starts"), ", without decisive words and positions"),
+        (session.without("texts_without"), ", but not those without a document"),
+        (session.without("texts_without", "origins"), ", without their sources"),
+        (session.without("texts_without", "origins", "starts"), ", without sources and positions"),
     ):
         code = to_code(kept)
         if len(code) <= limit:

@@ -105,7 +105,7 @@ def renamed(page: Workspace, task: str, values: dict[Any, Any]) -> Updates:
     """Return updates with the labels of the task and these new values; other values stay."""
     row = TASKS[task]
     called: dict[Any, dict[str, Any]] = {
-        page.editor.cards: words(row.nouns),
+        page.editor.cards: words(row),
         page.editor.pasted: {"label": f"Multiple {row.nouns.documents}"},
         page.heading: {"value": f"<h3>{capital(row.nouns.documents)}</h3>"},
         page.question: {**question_words(row.nouns), "visible": row.needs_question},

@@ -47,6 +47,7 @@ class OrderAnswers:
         positions: Positions of the documents for the decisive token of each method, if known.
         comparison: Answers compared with the first order of a shuffle test.
         cut_off: Methods whose answer ends at the limit of tokens.
+        texts_without: Answers of each method without each document, as entered; None for an unknown one.
         source: Where they were computed; "checked" if they replace shared ones.
         model: Model of recorded or shared answers, with its dtype; "" for those of this session.
         replaces: Recorded or shared answers before those of this session.
@@ -58,6 +59,7 @@ class OrderAnswers:
     positions: DocumentPositions | None = field(default=None, compare=False)
     comparison: "pine.OrderResult | None" = None
     cut_off: frozenset[str] = frozenset()
+    texts_without: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict, compare=False)
     source: Source = "own"
     model: str = ""
     replaces: "OrderAnswers | None" = None

@@ -6,12 +6,14 @@ assets/order_table.js draws it from the JSON made here, selects an order and pla
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 import gradio as gr
 import numpy as np
 
 from pine_engine.methods.table import METHODS, Role
+from pine_engine.prompts.attribution import Attribution, attribute_words
 from pine_engine.prompts.orders import ALL_ORDERS_UP_TO
 from pine_engine.prompts.tasks import document_letter
 from viz.cards.answers import AnswerCard
@@ -26,6 +28,7 @@ from viz.page.answers.base_rate import base_rate_sentence
 from viz.page.answers.order_answers import Order, OrderAnswers
 from viz.page.answers.shown import Shown
 from viz.page.common.limits import MAX_DOCUMENTS
+from viz.page.form.form import Form
 
 GROUPS: dict[Role, str] = {
     "method": "Methods of the PINE paper",
@@ -53,9 +56,8 @@ def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
 def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
     """Return the state of the table as JSON, scored by the accepted answers.
 
-    An answer whose attention is known has `origin`, the fields of an `AnswerOrigin`: the decisive word
-    (characters `start` to `stop`, counted in code points), its source `document`, the `shares` of attention
-    on each document (each 0 to 1, the rest is on prefix and suffix) at `layer` and `head`, and the decisive
+    A finished answer has the fields of its `Attribution` (characters are code points) and `without`, the
+    answers without each document, null for an unknown one. If its attention is known, it has the decisive
     `token`, for which `positions` are.
     """
     is_correct, orders = is_correct_by(shown.form.row, accepted), shown.all_orders
@@ -145,7 +147,10 @@ def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | 
             cell |= {"verdict": verdict or f"no {nouns.finding}", "is_first": is_first}
             cell |= {"nouns": [nouns.finding, nouns.document]}
         if is_known and card.method in answers.origins:
-            cell["origin"] = asdict(answers.origins[card.method])
+            cell["token"] = answers.origins[card.method].token
+        if is_known and is_done:
+            without = answers.texts_without.get(card.method, ())
+            cell |= {"without": without} | asdict(attribution_of(shown.form, text, without))
         cells.append(cell)
     return {
         "name": card.method,
@@ -165,8 +170,8 @@ def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | 
 def _query_token(methods: Sequence[Mapping[str, Any]]) -> str:
     """Return the decisive token of the last order-invariant method that has one, the same in all orders."""
     invariant = [method for method in reversed(methods) if method["is_order_invariant"]]
-    cells = (cell for method in invariant for cell in method["answers"] if cell and "origin" in cell)
-    return next((cell["origin"]["token"] for cell in cells), "")
+    cells = (cell for method in invariant for cell in method["answers"] if cell and "token" in cell)
+    return next((cell["token"] for cell in cells), "")
 
 
 def document_bars(positions: DocumentPositions, method: str) -> list[dict[str, float]]:
@@ -188,6 +193,16 @@ def document_bars(positions: DocumentPositions, method: str) -> list[dict[str, f
         }
         for document in np.flatnonzero(lanes != MASKED)
     ]
+
+
+@lru_cache(maxsize=1024)
+def attribution_of(form: Form, text: str, without: tuple[str | None, ...]) -> Attribution:
+    """Return the sources of the words of an answer; none in a task with answers by letter."""
+    if form.row.has_letters:
+        return Attribution("no content")
+    entries = sorted(form.entries, key=lambda entry: entry.letter)
+    documents = list(map(form.titled_text, entries))
+    return attribute_words(text, question=form.question, documents=documents, texts_without=without)
 
 
 def finding(methods: Sequence[Mapping[str, Any]]) -> str:

@@ -45,6 +45,8 @@ class MethodAnswers(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="st
     """Decisive word in each order, None for an answer without one; empty if unknown."""
     cut_off: TupleInput[bool] = ()
     """True in each order where the answer ends at the limit of tokens; empty for none."""
+    texts_without: Annotated[TupleInput[TupleInput[AnswerText | None]], LEFT_OUT] = ()
+    """Answers without each document, in the order of the letters, in each order; empty if unknown."""
     # Of the answer in the order of the form, as far as they are known.
     num_tokens: Count = 0
     token_ids: TupleInput[Count] = ()
@@ -126,7 +128,10 @@ class RunRecord(BaseModel, frozen=True, extra="forbid"):
             if answers.starts:
                 counts.add(len(answers.starts))
                 sizes |= {len(self.lengths), *map(len, answers.starts)}
-            counts |= {len(known) for known in (answers.origins, answers.cut_off) if known}
+            counts |= {
+                len(known) for known in (answers.origins, answers.cut_off, answers.texts_without) if known
+            }
+            sizes |= {len(texts) for texts in answers.texts_without if texts}
             if counts != {len(self.orders)} or sizes != {len(letters)}:
                 raise InputError(f"Invalid answers: those of {answers.method!r} do not match the orders.")
             for text, origin in zip(answers.texts, answers.origins, strict=False):
@@ -140,7 +145,7 @@ class RunRecord(BaseModel, frozen=True, extra="forbid"):
         prompt = self.task, self.question, self.instruction
         return Form(*prompt, self.methods, self.max_new_tokens, self.documents, self.chat_template_kwargs)
 
-    def without(self, *fields: Literal["answers", "origins", "starts"]) -> Self:
+    def without(self, *fields: Literal["answers", "origins", "starts", "texts_without"]) -> Self:
         """Return the record without its answers, or without these parts of them, which takes less room."""
         if "answers" in fields:
             return self.model_copy(update={"orders": (), "answers": (), "lengths": ()})
@@ -169,6 +174,12 @@ class RunRecord(BaseModel, frozen=True, extra="forbid"):
                 origins={method: origin for method, origin in origins.items() if origin},
                 positions=DocumentPositions(order, np.array(self.lengths), starts) if starts else None,
                 cut_off=frozenset(one.method for one in self.answers if one.cut_off and one.cut_off[place]),
+                texts_without={
+                    one.method: texts
+                    for one in self.answers
+                    for texts in one.texts_without[place : place + 1]
+                    if texts
+                },
                 source=self.source,
                 model=self.named_model,
             )
@@ -200,6 +211,7 @@ def with_answers(record: RunRecord, orders: Mapping[Order, OrderAnswers]) -> Run
             starts=_starts(method, positions) if lengths else (),
             origins=_if_any(answers.origins.get(method) for answers in found),
             cut_off=_if_any(method in answers.cut_off for answers in found),
+            texts_without=_if_any(answers.texts_without.get(method, ()) for answers in found),
         )
         for method in record.methods
     )

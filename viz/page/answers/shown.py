@@ -96,6 +96,19 @@ class Shown:
             orders[order] = _replace_answers(orders.get(order), answers)
         return orders
 
+    def with_texts_without(self, order: Order, texts: Mapping[str, tuple[str | None, ...]]) -> "Shown":
+        """Return the view with answers without a document beside those in one order; None keeps the known."""
+        kept = self.run.orders if self.run and order in self.run.orders else self.earlier
+        known = kept[order].texts_without
+        joined = {
+            method: tuple(map(lambda new, old: old if new is None else new, found, known.get(method, found)))
+            for method, found in texts.items()
+        }
+        orders = {**kept, order: replace(kept[order], texts_without=joined)}
+        if self.run and kept is self.run.orders:
+            return replace(self, run=replace(self.run, orders=orders))
+        return replace(self, earlier=orders)
+
     @property
     def all_orders(self) -> tuple[Order, ...]:
         """Document orders with answers, then those without."""

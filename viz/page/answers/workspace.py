@@ -28,6 +28,7 @@ class Workspace:
     `bar` runs the order of the form and `shuffle_bar` all orders; `start` has their visible buttons, and
     `sample` is visible where only some orders are run. `problem` is the reason why the form cannot be run,
     and `stale` the notice that the answers are out of date, below which the stylesheet shows them in gray.
+    `without_bar` runs the answers without a document.
     `picked` is the last example, `finished` the last run or None, `key` the secret of the browser that finds
     its last run, `shown` has the answers on the page, and `origin` their inputs, None before a run. `outputs`
     are what a run updates, and `inputs` those of `read_form`, in order.
@@ -54,6 +55,9 @@ class Workspace:
                     "", run_id="shuffle", stop_id="stop-shuffle", min_width=80, visible="hidden"
                 )
                 self.bar = JobBar("", run_id="run", stop_id="stop", min_width=80, visible="hidden")
+                self.without_bar = JobBar(
+                    "", run_id="without", stop_id="stop-without", min_width=80, visible="hidden"
+                )
                 self.example = gr.Dropdown(
                     [NO_EXAMPLE, *(example.name for example in examples)],
                     value=first.name,
@@ -62,10 +66,11 @@ class Workspace:
                     min_width=190,
                     scale=2,
                 )
-            cards = build_cards(form.entries, nouns)
+            cards = build_cards(form.entries, TASKS[first.task])
             with gr.Row(elem_classes="page-row page-run-bar"):
                 self.shuffle_bar.build_status("", status_id="shuffle-status")
                 self.bar.build_status("", status_id="run-status")
+                self.without_bar.build_status("", status_id="without-status")
                 self.problem = gr.HTML("", elem_id="form-problem", min_width=0)
             self.stale = gr.HTML("", elem_id="answers-stale")
             self.order_table = build_order_table(shown, first.answers)
@@ -92,6 +97,7 @@ class Workspace:
                 self.answers = gr.HTML(shown_html(shown, first.answers), elem_id="answers")
         self.picked = gr.State(first.name)
         self.key = gr.State("")
+        self.left_out = gr.Number(-1, visible="hidden")  # of the pressed eye, set by assets/documents.js
         self.finished, self.shown, self.origin = gr.State(None), gr.State(shown), gr.State(shown.inputs)
         states = [self.shown, self.finished, self.origin]
         self.outputs: list[Any] = [self.answers, self.order_table, *states]

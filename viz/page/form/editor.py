@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from pine_engine.errors import Cancelled, InputError
-from pine_engine.prompts.tasks import TASKS, Nouns
+from pine_engine.prompts.tasks import TASKS, Nouns, Task
 from pine_engine.rows.document_files import TEXT_KINDS, read_documents
 from pine_engine.rows.documents import Document
 from pine_engine.rows.files import guessed_encoding
@@ -34,8 +34,9 @@ NEED_PACKAGE = () if find_spec("markitdown") else (SHEET, *TEXTS)
 REPLACED = " Removed those of the example. Undo restores them."
 
 
-def words(nouns: Nouns) -> dict[str, Any]:
-    """Return the property of the cards with the labels of documents and their parts."""
+def words(task: Task) -> dict[str, Any]:
+    """Return the property of the cards with the labels of documents and their parts in a task."""
+    nouns = task.nouns
     names = [capital(nouns.named(document_letter(letter))) for letter in range(MAX_DOCUMENTS)]
     return {
         "words": {
@@ -45,6 +46,7 @@ def words(nouns: Nouns) -> dict[str, Any]:
             "title": capital(nouns.title),
             "names": names,
             "owned": bool(nouns.owner),
+            "hides": not task.has_letters,
         }
     }
 
@@ -66,7 +68,7 @@ def append_documents(documents: Sequence[Document], *, replaces: bool) -> Any:
     return gr.update(appended={"at": monotonic_ns(), "documents": appended, "replaces": replaces})
 
 
-def build_cards(entries: Entries, nouns: Nouns) -> gr.HTML:
+def build_cards(entries: Entries, task: Task) -> gr.HTML:
     """Build the cards of these entries."""
     return gr.HTML(
         entries_json(entries),
@@ -79,7 +81,7 @@ def build_cards(entries: Entries, nouns: Nouns) -> gr.HTML:
         appended=None,
         most=MAX_DOCUMENTS,
         locked=False,
-        **words(nouns),
+        **words(task),
     )
 
 

@@ -88,33 +88,41 @@ def request_stop(flag: StopFlag) -> Any:
 
 def bind_job(
     bar: JobBar,
-    begin: Callable[..., ButtonJob],
+    begin: Callable[..., ButtonJob | None],
     inputs: Sequence[Any],
     outputs: Sequence[Any],
     sources: Sources,
     chosen: gr.State,
     key: gr.State | None = None,
+    *,
+    after: Sequence[Any] = (),
+    js: str | None = None,
 ) -> Any:
     """Connect the start button; return its event.
 
     Args:
         bar: Widgets of the job.
-        begin: Return the job for the values of `inputs`, or raise PineError.
+        begin: Return the job for the values of `inputs`, None for nothing to do, or raise PineError.
         inputs: Widgets with the arguments of `begin`.
         outputs: All widgets that the job updates.
         sources: Models of the page.
         chosen: Selected model.
         key: Key of the browser whose last run is kept; None to keep no run.
+        after: Events after whose success the job starts, too.
+        js: Function of the scripts that takes and returns the values of the inputs on a press.
     """
-    return bar.run.click(
-        bind(run, bar, begin, sources),
-        [bar.stopping, chosen, key or gr.State(""), *inputs],
-        [bar.status, bar.stop, *outputs],
-        show_progress="minimal",
-        show_progress_on=bar.status,
-        api_visibility="private",
+    parts = {
+        "fn": bind(run, bar, begin, sources),
+        "inputs": [bar.stopping, chosen, key or gr.State(""), *inputs],
+        "outputs": [bar.status, bar.stop, *outputs],
+        "show_progress": "minimal",
+        "show_progress_on": bar.status,
+        "api_visibility": "private",
         **MODEL_EVENT,
-    )
+    }
+    for event in after:
+        event.success(**parts)
+    return bar.run.click(**parts, js=js)
 
 
 def bind_resume(bars: Sequence[JobBar], outputs: Sequence[Any], sources: Sources, key: gr.State) -> Any:
@@ -127,7 +135,7 @@ def bind_resume(bars: Sequence[JobBar], outputs: Sequence[Any], sources: Sources
 
 def run(
     bar: JobBar,
-    begin: Callable[..., ButtonJob],
+    begin: Callable[..., ButtonJob | None],
     sources: Sources,
     stop: StopFlag,
     choice: Choice | None,
@@ -139,6 +147,9 @@ def run(
         press = begin(*values)
     except PineError as error:
         yield end_status(bar, notice(explain(error), kind="error"))
+        return
+    if press is None:
+        yield {}
         return
     submit = partial(sources.submit, press.job, press.task, choice, stop)
     current, steps = sources.kept.start(key, (bar, press), submit, current_caller())

@@ -57,14 +57,14 @@ def test_order_table_of_computed_orders_scores_each_answer_and_leaves_the_others
     )
 
 
-def test_order_table_has_the_origin_of_traced_answers_only() -> None:
+def test_order_table_has_the_token_of_traced_answers_only() -> None:
     origin = AnswerOrigin(" red", 2, 0, 3, 1, (0.25, 0.5, 0.125), layer=4, head=5)
     entered = replace(ANSWERS[ENTERED], origins={"pine": origin})
     state = table(earlier={ENTERED: entered, OTHER: ANSWERS[OTHER]})
     vanilla, pine = state["methods"]
-    assert pine["answers"][0]["origin"] == vars(origin) | {"shares": [0.25, 0.5, 0.125]}
+    assert pine["answers"][0]["token"] == " red"
     others = [vanilla["answers"][0], *pine["answers"][1:]]
-    assert not any(answer and "origin" in answer for answer in others)
+    assert not any(answer and "token" in answer for answer in others)
     assert (state["query_token"], table()["query_token"]) == (" red", "")
 
 

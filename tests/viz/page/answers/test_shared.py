@@ -76,11 +76,11 @@ def test_shared_results_are_shown_as_those_of_someone_else() -> None:
     assert [method["positions"] for method in state["methods"]] == [
         method["positions"] for method in own["methods"]
     ]
-    origins, own_origins = (
-        [[cell.get("origin") for cell in method["answers"]] for method in one["methods"]]
+    tokens, own_tokens = (
+        [[cell.get("token") for cell in method["answers"]] for method in one["methods"]]
         for one in (state, own)
     )
-    assert origins == own_origins and origins[1] != [None, None]
+    assert tokens == own_tokens and tokens[1] != [None, None]
     assert after.recorded == "" and {card.source_label for card in after.cards} == {"by someone else"}
     assert after.changes((replace(FORM, question="How?", max_new_tokens=9), None)) == ["question"]
     assert share_answers(EMPTY, after) == session(), "they can be shared again"

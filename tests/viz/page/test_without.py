@@ -1,0 +1,117 @@
+"""Answers without each document: their job, what starts it, and the record that keeps them."""
+
+import json
+import pickle
+from dataclasses import replace
+
+import gradio as gr
+import pytest
+
+from pine_engine.engine.engine import Engine
+from pine_engine.errors import InputError
+from tests.support.running import views_of
+from tests.support.runs import THREE, finish, form_of, swapped
+from viz.cards.answers import AnswerCard
+from viz.page.answers.order_answers import OrderAnswers
+from viz.page.answers.order_table import order_table_json
+from viz.page.answers.record import record_of, with_answers
+from viz.page.answers.run import Run
+from viz.page.answers.shown import Shown
+from viz.page.answers.workspace import Workspace
+from viz.page.common.host_settings import DEFAULTS
+from viz.page.form.documents import entries_from, entries_json
+from viz.page.without import MAX_AUTOMATIC, begin_without, letters_to_run
+from viz.page.without_job import WithoutView, prepare_without, without_document
+
+METHODS = ("vanilla", "pine")
+B_A_C = swapped(THREE, 0)
+
+
+@pytest.fixture(scope="module")
+def run(engine: Engine) -> Run:
+    return finish(engine, B_A_C, methods=METHODS)
+
+
+@pytest.fixture(scope="module")
+def views(engine: Engine, run: Run) -> list[WithoutView]:
+    return list(views_of(prepare_without, engine, run.form, (2, 0, 1)))
+
+
+def shown_of(run: Run) -> Shown:
+    return Shown(run.form, tuple(map(AnswerCard, METHODS)), planned=(run.order,), run=run)
+
+
+def test_answers_equal_those_of_a_run_without_the_card(
+    engine: Engine, run: Run, views: list[WithoutView]
+) -> None:
+    last = views[-1]
+    for letter in range(3):
+        kept = [entry for entry in B_A_C if entry.letter != letter]
+        expected = finish(engine, without_document(run.form, letter).entries, methods=METHODS)
+        assert [entry.text for entry in expected.form.entries] == [entry.text for entry in kept]
+        for method in METHODS:
+            assert last.texts[method][letter] == expected.result.answers[method].text
+    assert last.is_complete and last.done.prompts == 3 * len(METHODS)
+
+
+def test_first_answers_are_without_the_first_letter(views: list[WithoutView]) -> None:
+    known = [[text is not None for text in view.texts["pine"]] for view in views]
+    first, *_, last = [one for one in known if any(one)]
+    assert (first, last) == ([False, False, True], [True] * 3)
+    assert not views[0].is_complete
+    assert pickle.loads(pickle.dumps(views)) == views  # ZeroGPU sends them from another process
+
+
+@pytest.mark.parametrize("changes", [{"entries": THREE[:1]}, {"task": "judge_n", "question": "Which?"}])
+def test_answers_by_letter_leave_nothing_out(engine: Engine, changes: dict[str, object]) -> None:
+    with pytest.raises(InputError):
+        prepare_without(engine, replace(form_of(B_A_C), **changes), (0,))  # type: ignore[arg-type]
+
+
+def test_documents_without_answers_are_run_the_pressed_one_first(run: Run) -> None:
+    shown = shown_of(run)
+    assert letters_to_run(run.form, shown, -1) == [0, 1, 2]
+    assert letters_to_run(run.form, shown, 1) == [1, 0, 2]
+    known = shown.with_texts_without(run.order, {name: ("x", None, None) for name in METHODS})
+    assert letters_to_run(run.form, known, 2) == [2, 1]
+    many = form_of(entries_from([("", str(number)) for number in range(MAX_AUTOMATIC + 1)]))
+    long = replace(shown, form=many, run=None, earlier={many.order: OrderAnswers({})})
+    assert (letters_to_run(many, long, 4), letters_to_run(many, long, -1)) == ([4], [])
+
+
+def test_job_begins_beside_answers_to_the_same_inputs_only(run: Run) -> None:
+    with gr.Blocks():
+        page = Workspace()
+    form, shown = run.form, shown_of(run)
+
+    def begin(letter: int, shown: Shown, entries: object = form.entries) -> object:
+        values = form.task, form.question, form.instruction, form.methods, form.max_new_tokens
+        texts = entries_json(entries)  # type: ignore[arg-type]
+        return begin_without(page, DEFAULTS, letter, shown, None, "", *values, texts)
+
+    press = begin(-1, shown)
+    assert press is not None and begin(1, shown) is not None
+    others = entries_from([("", "other"), ("", "green"), ("", "hats")])
+    assert begin(-1, shown, others) is None
+    with pytest.raises(InputError):
+        begin(0, shown, others)
+    complete = shown.with_texts_without(run.order, {name: ("x", "y", "z") for name in METHODS})
+    assert begin(-1, complete) is None and begin(0, complete) is None
+    recorded = Shown(
+        form, shown.cards, earlier={run.order: replace(run.orders[run.order], source="recorded")}
+    )
+    assert begin(-1, recorded) is None and begin(0, recorded) is not None
+
+
+def test_table_and_record_have_the_answers_without_each_document(run: Run) -> None:
+    texts = {"vanilla": ("a", "b", None), "pine": ("c", "d", "e")}
+    shown = shown_of(run).with_texts_without(run.order, texts)
+    assert shown.run is not None and shown.run.orders[run.order].texts_without == texts
+    cells = [method["answers"][0] for method in json.loads(order_table_json(shown))["methods"]]
+    assert [cell["without"] for cell in cells] == [["a", "b", None], ["c", "d", "e"]]
+    record = with_answers(record_of(replace(run.form, max_new_tokens=8), ran=True), shown.orders)
+    opened = type(record).model_validate_json(record.model_dump_json())
+    assert opened.by_order()[run.order].texts_without == texts
+    assert not opened.without("texts_without").by_order()[run.order].texts_without
+    again = shown.with_texts_without(run.order, {"vanilla": (None, None, "f"), "pine": (None,) * 3})
+    assert again.orders[run.order].texts_without == texts | {"vanilla": ("a", "b", "f")}

@@ -1,0 +1,100 @@
+"""Answers without each document: after a run, and by the eye of a document (assets/documents.js)."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from pine_engine.errors import InputError
+from pine_engine.scheduling.job import Job
+from viz.page.answers.form_run import show
+from viz.page.answers.shown import Shown
+from viz.page.answers.workspace import Workspace
+from viz.page.common.host_settings import HostSettings
+from viz.page.common.widgets import PRIVATE_EVENT, bind
+from viz.page.form.form import Form, read_form
+from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job, request_stop
+from viz.page.jobs.sources import Choice, Sources
+from viz.page.without_job import WithoutView, can_leave_out, prepare_without
+
+MAX_AUTOMATIC = 5  # documents, for all of which answers follow a run
+
+
+def bind_without(
+    page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings, runs: Sequence[Any]
+) -> None:
+    """Connect the hidden button of the eyes, and the end of these runs. Another run stops the job."""
+    bar = page.without_bar
+    bind_job(
+        bar,
+        bind(begin_without, page, settings),
+        [page.left_out, page.shown, chosen, page.accepted, *page.inputs],
+        [*page.outputs, page.finished],
+        sources,
+        chosen,
+        after=runs,
+        js="pine.documents.withLeftOut",
+    )
+    for other in (page.bar, page.shuffle_bar):
+        other.run.click(request_stop, bar.stopping, bar.stop, **PRIVATE_EVENT)
+
+
+def letters_to_run(form: Form, shown: Shown, left_out: int) -> list[int]:
+    """Return the documents without which answers are missing, the one of the pressed eye first.
+
+    They are those of all documents, or of the pressed one alone if there are many.
+
+    Args:
+        form: Form.
+        shown: Answers on the page.
+        left_out: Letter of the document of the pressed eye; -1 after a run.
+    """
+    known = shown.orders[form.order].texts_without
+    missing = [
+        letter
+        for letter in sorted(form.order)
+        if any(known.get(method, (None,) * len(form.entries))[letter] is None for method in form.methods)
+    ]
+    if len(form.entries) > MAX_AUTOMATIC:
+        return [letter for letter in missing if letter == left_out]
+    return sorted(missing, key=lambda letter: letter != left_out)
+
+
+def begin_without(
+    page: Workspace,
+    settings: HostSettings,
+    left_out: float,
+    shown: Shown,
+    model: Choice | None,
+    accepted: str | None,
+    *values: Any,
+) -> ButtonJob | None:
+    """Return the job of the missing answers; None after a run that has none, or has them at a price.
+
+    Raises InputError for an eye beside answers to other inputs.
+    """
+    form, letter = read_form(*values), int(left_out)
+    if not shown.finished_orders((form, model), form.methods) or form.order not in shown.orders:
+        if letter < 0:
+            return None
+        raise InputError("No answers in this order: run it, then hide a document.")
+    is_free = shown.run is not None and shown.run.has_internals
+    letters = letters_to_run(form, shown, letter)
+    if not letters or (letter < 0 and not (is_free and can_leave_out(form))):
+        return None
+    arguments = {"form": form, "letters": tuple(letters), "settings": settings}
+    return ButtonJob(
+        job=Job("leave-one-out", form.methods, prepare_without, arguments),
+        show=partial(show_without, page, shown, form, accepted),
+        task=form.task,
+    )
+
+
+def show_without(
+    page: Workspace, shown: Shown, form: Form, accepted: str | None, view: WithoutView
+) -> Updates:
+    """Return the updates of a view: the answers on the page, with those without a document."""
+    shown = shown.with_texts_without(form.order, view.texts)
+    updates = show(page, shown, accepted)
+    return updates | {page.finished: shown.run} if view.is_complete and shown.run else updates

@@ -1,0 +1,93 @@
+"""Job that answers a form without each of its documents, for the sources of the words of its answers."""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pine_engine.errors import InputError
+from pine_engine.scheduling.job import PreparedJob
+from pine_engine.scheduling.work import Work
+from viz.drawing.identity import document_letter
+from viz.page.answers.answering import prepare_answers
+from viz.page.answers.shown import Shown
+from viz.page.common.host_settings import DEFAULTS, HostSettings
+from viz.page.form.form import Form
+
+if TYPE_CHECKING:  # imports torch
+    from pine_engine.backend import Backend
+
+Texts = Mapping[str, tuple[str | None, ...]]
+"""Answers by method without each document, in the order of the letters; None for an unknown one."""
+
+
+@dataclass(frozen=True)
+class WithoutView:
+    """State of the job.
+
+    Attributes:
+        sentence: Progress in one line.
+        texts: Finished answers.
+        num_left: Number of documents whose answers are not finished.
+        done: Work so far.
+    """
+
+    sentence: str = field(compare=False)
+    texts: Texts
+    num_left: int
+    done: Work = field(default=Work(), compare=False)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all answers are finished."""
+        return self.num_left == 0
+
+
+def can_leave_out(form: Form) -> bool:
+    """Check whether a form has an answer in words without one of its documents."""
+    return len(form.entries) > 1 and not form.row.has_letters
+
+
+def without_document(form: Form, letter: int) -> Form:
+    """Return the form after the removal of a document, as if its card were removed."""
+    kept = (entry for entry in form.entries if entry.letter != letter)
+    return replace(
+        form, entries=tuple(replace(one, letter=one.letter - (one.letter > letter)) for one in kept)
+    )
+
+
+def prepare_without(
+    engine: "Backend", form: Form, letters: Sequence[int], settings: HostSettings = DEFAULTS
+) -> PreparedJob[WithoutView]:
+    """Plan the answers of a form without each of these documents.
+
+    Raises InputError for a form with one document or with answers by letter.
+    """
+    if not can_leave_out(form):
+        raise InputError(f"Cannot leave out one of {len(form.entries)} {form.row.nouns.documents}.")
+    jobs = {
+        letter: prepare_answers(engine, without_document(form, letter), settings, trace=False)
+        for letter in letters
+    }
+    work = sum((job.work for job in jobs.values()), Work())
+    return PreparedJob(work, partial(answer_without, form=form, jobs=jobs))
+
+
+def answer_without(
+    engine: "Backend", *, form: Form, jobs: Mapping[int, PreparedJob[Shown]]
+) -> Generator[WithoutView, None, None]:
+    """Answer without one document after another; closing the generator stops the model."""
+    texts: dict[str, tuple[str | None, ...]] = dict.fromkeys(form.methods, (None,) * len(form.entries))
+    done = Work()
+    for number, (letter, job) in enumerate(jobs.items(), start=1):
+        name = form.row.nouns.named(document_letter(letter))
+        for shown in job.views(engine):
+            found = {card.method: card.text for card in shown.cards if shown.is_complete}
+            texts |= {
+                method: (*texts[method][:letter], text, *texts[method][letter + 1 :])
+                for method, text in found.items()
+            }
+            sentence = f"Without {name} ({number} of {len(jobs)}): {shown.sentence}"
+            num_left = len(jobs) - number + (not shown.is_complete)
+            yield WithoutView(sentence, dict(texts), num_left, done + shown.done)
+        done += shown.done
