@@ -124,8 +124,9 @@ export const tableOf = (state, { documents, shown, sortedBy, sampledFrom, leftOu
   const sequence = sequenceOf(orders, sortedBy);
   const numbers = answerNumbers(methods);
   const table = { orders, documents, shown, leftOut, sortedBy, letter, nameOf, sequence, numbers };
+  const except = leftOut < 0 ? "" : `, without ${letter(leftOut)}`;
   const shownText = () =>
-    shown < 0 ? "This order is not computed." : `Order ${sequence.indexOf(shown) + 1} of ${orders.length}: ${nameOf(orders[shown])}${leftOut < 0 ? "" : `, without ${letter(leftOut)}`}`;
+    shown < 0 ? "This order is not computed." : `Order ${sequence.indexOf(shown) + 1} of ${orders.length}: ${nameOf(orders[shown])}${except}`;
   return {
     sequence,
     status: orders.length ? shownText() : "No results yet.",

@@ -253,7 +253,8 @@ export const mount = ({ element, props, watch }) => {
     leftOut = detail;
     pause();
     const isMissing = state.methods.some(({ answers }) => answers[shown]?.without?.[leftOut] == null);
-    if (leftOut >= 0 && isMissing) document.getElementById("without").click();
+    const isRunning = document.querySelector("#stop-without:not(:disabled)");
+    if (leftOut >= 0 && isMissing && !isRunning) document.getElementById("without").click();
   });
 
   document.addEventListener("pine:ordered", ({ detail }) => {

@@ -88,6 +88,7 @@ def begin_without(
         job=Job("leave-one-out", form.methods, prepare_without, arguments),
         show=partial(show_without, page, shown, form, accepted),
         task=form.task,
+        cleared={},
     )
 
 

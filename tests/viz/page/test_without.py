@@ -11,6 +11,7 @@ from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
 from tests.support.running import views_of
 from tests.support.runs import THREE, finish, form_of, swapped
+from tests.support.widgets import built
 from viz.cards.answers import AnswerCard
 from viz.page.answers.order_answers import OrderAnswers
 from viz.page.answers.order_table import order_table_json
@@ -80,8 +81,11 @@ def test_documents_without_answers_are_run_the_pressed_one_first(run: Run) -> No
 
 
 def test_job_begins_beside_answers_to_the_same_inputs_only(run: Run) -> None:
-    with gr.Blocks():
-        page = Workspace()
+    def workspace() -> Workspace:
+        with gr.Blocks():
+            return Workspace()
+
+    page = built(workspace)
     form, shown = run.form, shown_of(run)
 
     def begin(letter: int, shown: Shown, entries: object = form.entries) -> object:
