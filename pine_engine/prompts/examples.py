@@ -1,7 +1,7 @@
 """Examples of a data set, with accepted answers and the document that has the answer."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -11,13 +11,12 @@ from pydantic import BeforeValidator, Field, StrictInt
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.answer_words import contains_words
-from pine_engine.prompts.request import DataRow, read_row
+from pine_engine.prompts.request import DataRow, as_whole, read_row
 from pine_engine.prompts.scoring import SCORES, TIE, SubstringRule, Verdict
 from pine_engine.prompts.tasks import TASKS, Task, document_letter
 from pine_engine.rows.columns import Columns
 from pine_engine.rows.files import parse_rows
 from pine_engine.rows.parse_errors import Problem, ValidationErrors
-from pine_engine.rows.published import as_whole
 from pine_engine.rows.untrusted_json import ListInput
 
 
@@ -125,16 +124,3 @@ def read_examples(
     if sample is not None:
         random.Random(sample).shuffle(examples)
     return examples[:limit]
-
-
-def check_some(examples: Sequence[Example], check: Callable[[Example], object]) -> None:
-    """Raise the InputError that the check raises for the first example, if it raises one for all."""
-    errors = []
-    for example in examples:
-        try:
-            check(example)
-            return
-        except InputError as error:
-            errors.append(error)
-    if errors:
-        raise errors[0]

@@ -29,14 +29,15 @@ from pine_engine.rows.chats import check_no_chat
 from pine_engine.rows.columns import Columns
 from pine_engine.rows.document_keys import is_null
 from pine_engine.rows.documents import DocumentInput
-from pine_engine.rows.files import MAX_DOCUMENTS, file_kind, load_json, parse_rows
+from pine_engine.rows.files import file_kind, load_json, parse_rows
 from pine_engine.rows.parse_errors import (
     Problem,
     ValidationErrors,
     format_validation_errors,
     unexpected,
 )
-from pine_engine.rows.published import as_whole, has_documents, row_fields
+from pine_engine.rows.published import has_documents, row_fields
+from pine_engine.rows.tables import MAX_DOCUMENTS
 from pine_engine.rows.untrusted_json import ListInput
 
 if TYPE_CHECKING:
@@ -158,6 +159,11 @@ class LabeledRequest(Request):
     """A request with the labels that the model may answer with."""
 
     labels: ListInput[str] = []
+
+
+def as_whole(value: Any) -> Any:
+    """Return an int for a float without a fraction, which tables have for a column with nulls."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _number_as_text(value: Any) -> Any:

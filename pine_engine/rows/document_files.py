@@ -13,7 +13,12 @@ from pine_engine.optional_packages import how_to_install
 from pine_engine.rows.documents import HALF_CHARACTER, Document, DocumentInput, has_surrogates
 from pine_engine.rows.files import KINDS, PLAIN_TEXT, file_kind, parse_rows, read_text
 from pine_engine.rows.office_files import TEXTS, read_office_text
-from pine_engine.rows.parse_errors import Problem, ValidationErrors, format_validation_errors
+from pine_engine.rows.parse_errors import (
+    Problem,
+    ValidationErrors,
+    format_validation_errors,
+    unusable_file,
+)
 from pine_engine.rows.published import has_documents, row_fields
 from pine_engine.rows.untrusted_json import ListInput
 
@@ -34,10 +39,6 @@ TEXT_KINDS = (*PLAIN_TEXT, ".pdf", *TEXTS)
 """Endings of files that are one document."""
 
 
-def _unusable(path: Path, problem: str) -> InputError:
-    return InputError(f"{path} {problem}", field=str(path))
-
-
 def read_documents(paths: Sequence[Path], limit: int | None = None) -> list[Document]:
     """Return the documents of all files in order, at most `limit`; content after these is not parsed.
 
@@ -52,9 +53,9 @@ def read_documents(paths: Sequence[Path], limit: int | None = None) -> list[Docu
 def _read(path: Path) -> Iterator[Document]:
     kind = file_kind(path)
     if kind not in (*KINDS, *TEXT_KINDS):
-        raise _unusable(path, f"has an unknown type; give one of: {', '.join((*KINDS, *TEXT_KINDS))}")
+        raise unusable_file(path, f"has an unknown type; give one of: {', '.join((*KINDS, *TEXT_KINDS))}")
     if path.is_file() and (size := path.stat().st_size) > MAX_BYTES:
-        raise _unusable(path, f"has {size:,} bytes, more than {MAX_BYTES:,}; give a part of it")
+        raise unusable_file(path, f"has {size:,} bytes, more than {MAX_BYTES:,}; give a part of it")
     if kind in KINDS:
         for _, documents in parse_rows(path, _documents_of, MAX_BYTES):
             yield from documents
@@ -64,7 +65,7 @@ def _read(path: Path) -> Iterator[Document]:
     else:
         text = read_office_text(path) if kind in TEXTS else read_text(path, MAX_BYTES).strip()
     if not text:
-        raise _unusable(path, NO_TEXT)
+        raise unusable_file(path, NO_TEXT)
     yield Document(text, join_surrogates(path.stem))
 
 
@@ -104,7 +105,7 @@ def read_pdf(path: Path) -> str:
     try:
         with path.open("rb") as file:
             if b"%PDF-" not in file.read(1024):
-                raise _unusable(path, "is not a PDF file; give one, or plain text as .txt")
+                raise unusable_file(path, "is not a PDF file; give one, or plain text as .txt")
             return _pdf_text(PdfReader(file), path)
     except (InputError, MemoryError):
         raise
@@ -114,18 +115,18 @@ def read_pdf(path: Path) -> str:
             problem = f"cannot be read: {error.strerror}; give the path of a file that exists"
         elif isinstance(error, FileNotDecryptedError | DependencyError):
             problem = "is encrypted; save it without a password"
-        raise _unusable(path, problem) from error
+        raise unusable_file(path, problem) from error
 
 
 def _pdf_text(reader: "PdfReader", path: Path) -> str:
     count = len(reader.pages)
     if count > MAX_PAGES:
-        raise _unusable(path, f"has {count} pages, more than {MAX_PAGES}; give those that matter")
+        raise unusable_file(path, f"has {count} pages, more than {MAX_PAGES}; give those that matter")
     end = time.thread_time() + MAX_SECONDS
 
     def check_time(*_: Any) -> None:
         if time.thread_time() > end:
-            raise _unusable(path, f"takes more than {MAX_SECONDS:.0f} s to read; give its text as .txt")
+            raise unusable_file(path, f"takes more than {MAX_SECONDS:.0f} s to read; give its text as .txt")
 
     pages = []
     for page in reader.pages:
@@ -133,7 +134,7 @@ def _pdf_text(reader: "PdfReader", path: Path) -> str:
         pages.append(page.extract_text(visitor_operand_before=check_time).strip())
     text = join_surrogates("\n".join(filter(None, pages))).strip()
     if not text:
-        raise _unusable(path, "has no text, perhaps images of it; recognize its text (OCR) first")
+        raise unusable_file(path, "has no text, perhaps images of it; recognize its text (OCR) first")
     return text
 
 

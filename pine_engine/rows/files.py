@@ -1,9 +1,8 @@
 """Rows of files: JSON, JSON lines, tables, Parquet, and folders; text also compressed by gzip.
 
-A row is parsed JSON of any type. A CSV row is an object without its empty cells.
+A row is parsed JSON of any type; that of a table is an object (`tables.py`).
 """
 
-import csv
 import gzip
 import io
 import json
@@ -11,37 +10,26 @@ import logging
 import re
 import sys
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import chain, islice
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pine_engine.errors import InputError, one_line
 from pine_engine.optional_packages import import_extra
-from pine_engine.rows.cells import parse_cell
-from pine_engine.rows.columns import NUMBERED, Columns, number_documents, rename_columns, rename_header
+from pine_engine.rows.columns import Columns, rename_columns, rename_header
 from pine_engine.rows.decoding import decode
-from pine_engine.rows.document_keys import TEXT_NAMES
 from pine_engine.rows.nested import rows_of_file
 from pine_engine.rows.office_files import SHEET, TEXTS, read_sheet
-from pine_engine.rows.options import OPTION_NAMES, has_options
-from pine_engine.rows.parse_errors import Problem, ValidationErrors, rows_or_mistakes
-from pine_engine.rows.published import (
-    ANSWER_NAMES,
-    DOCUMENT_NAMES,
-    JUDGED_NAMES,
-    REFERENCE_NAMES,
-    has_documents,
-)
+from pine_engine.rows.parse_errors import MAX_SHOWN, Problem, ValidationErrors, unusable_file
+from pine_engine.rows.published import has_documents
 from pine_engine.rows.retrieval_folders import is_retrieval_folder, read_retrieval_folder
+from pine_engine.rows.tables import Lines, named_cells, split_cells, table_rows
 
 logger = logging.getLogger(__name__)
 
 STDIN = Path("-")
-
-MAX_DOCUMENTS = 10_000
-"""Documents of one row or request. More are rejected before a record is made of any."""
 
 LINES, TABLES, PARQUET = (".jsonl", ".ndjson"), (".csv", ".tsv"), ".parquet"
 KINDS = (*LINES, ".json", *TABLES, SHEET, PARQUET)
@@ -51,29 +39,10 @@ PLAIN_TEXT = (".txt", ".md")
 GUESSED = (*TABLES, *PLAIN_TEXT)
 """Endings of files whose encoding may be a guess."""
 
-_SEPARATOR_LINE = re.compile(r"""\A"?sep=([^"\n])"?[,;\t]*\n""", re.IGNORECASE)
-"""First line of a table that names its separator, for Excel."""
-
 _SEVERAL_LINES = re.compile(r"\s*+([^\n]*+)\n\s*\S")
 """The first of several lines with text."""
 
-LIST_COLUMNS = {
-    *ANSWER_NAMES,
-    *DOCUMENT_NAMES,
-    *chain(*JUDGED_NAMES),
-    *OPTION_NAMES,
-    "rejected_answers",
-    "prompt",
-}
-"""Columns of tables whose cells may be lists."""
-
-_UNNAMED = re.compile(r"|unnamed: [\d.]+")
-"""Names of the index in files of pandas."""
-
 Row = TypeVar("Row")
-
-Lines = Iterator[tuple[int, list[str] | InputError]]
-"""Cells of each line of a table with its number; an error ends them."""
 
 
 class _Rows(NamedTuple):
@@ -97,12 +66,10 @@ def parse_rows(
     """
     found = _read_rows(path, max_bytes, columns or {})
 
-    def parse_or_raise(number: int, row: Any) -> Row:
-        if isinstance(row, InputError):
-            raise row
+    def parse_renamed(number: int, row: Any) -> Row:
         return parse(number, row if found.is_table else rename_columns(row, columns or {}))
 
-    return rows_or_mistakes(path, found.rows, parse_or_raise, found.unit)
+    return _rows_or_mistakes(path, found.rows, parse_renamed, found.unit)
 
 
 def _read_rows(path: Path, max_bytes: int | None, columns: Columns) -> _Rows:
@@ -110,10 +77,10 @@ def _read_rows(path: Path, max_bytes: int | None, columns: Columns) -> _Rows:
     if kind == PARQUET or path.is_dir():
         return _Rows("row", _dataset_rows(path))
     if kind in TEXTS:
-        raise _unusable(path, "is a text and has no rows; save its table as .xlsx or .csv")
+        raise unusable_file(path, "is a text and has no rows; save its table as .xlsx or .csv")
     if (lines := _read_table(path, max_bytes)) is not None:
         unit = "row" if kind == SHEET else "line"
-        return _Rows(unit, _table_rows(path, lines, columns), is_table=True)
+        return _Rows(unit, table_rows(path, lines, columns), is_table=True)
     return _json_rows(path, read_text(path, max_bytes), has_columns=bool(columns))
 
 
@@ -130,7 +97,40 @@ def _read_table(path: Path, max_bytes: int | None) -> Lines | None:
     text = read_text(path, max_bytes)
     first = text.lstrip().partition("\n")[0]
     is_table = kind in TABLES or ("\t" in first and not first.startswith(("{", "[")))
-    return _split_cells(text, kind) if is_table else None
+    return split_cells(text, kind) if is_table else None
+
+
+def _rows_or_mistakes(
+    path: Path, rows: Iterator[tuple[int, Any]], parse: Callable[[int, Any], Row], unit: str
+) -> Iterator[tuple[int, Row]]:
+    """Yield the parsed rows with their numbers; after the first mistake, check the others only.
+
+    Parsing ends after MAX_SHOWN problems. `unit` is what the numbers count, "" for a file that is one row.
+    """
+    problems: list[Problem] = []
+
+    def locate(problem: Problem, number: int) -> Problem:
+        return replace(problem, line=number, unit=unit) if unit else problem
+
+    try:
+        for number, row in rows:
+            try:
+                if isinstance(row, InputError):
+                    raise row
+                parsed = parse(number, row)
+            except ValidationErrors as error:
+                problems += (locate(problem, number) for problem in error.problems)
+            except InputError as error:
+                problems.append(locate(Problem(str(error)), number))
+            else:
+                if not problems:
+                    yield number, parsed
+            if len(problems) > MAX_SHOWN:
+                break
+    except ValidationErrors as error:  # the rest of the file cannot be parsed
+        problems += error.problems
+    if problems:
+        raise ValidationErrors(problems, str(path))
 
 
 def preview_rows(path: Path, count: int, max_bytes: int | None = None) -> list[dict[str, Any]]:
@@ -157,24 +157,14 @@ def parse_objects(path: Path, parse: Callable[[dict[str, Any]], Row]) -> Iterato
     else:
         _, header = next(lines, (1, list[str]()))
         names = header if isinstance(header, InputError) else rename_header(header, {})
-        rows, unit = ((number, _named_cells(names, cells)) for number, cells in lines), "line"
+        rows, unit = ((number, named_cells(names, cells)) for number, cells in lines), "line"
 
-    def parse_or_raise(_: int, row: Any) -> Row:
-        if isinstance(row, InputError):
-            raise row
+    def parse_object(_: int, row: Any) -> Row:
         if not isinstance(row, dict):
             raise InputError(f"row is no object: got {type(row).__name__}, expected names and values")
         return parse(row)
 
-    yield from rows_or_mistakes(path, rows, parse_or_raise, unit)
-
-
-def _named_cells(names: list[str] | InputError, cells: list[str] | InputError) -> Any:
-    if isinstance(names, InputError) or isinstance(cells, InputError):
-        return names if isinstance(names, InputError) else cells
-    if len(names) != len(cells):
-        return InputError(f"the number of fields is {len(cells)}, but {len(names)} in the header")
-    return dict(zip(names, cells, strict=True))
+    yield from _rows_or_mistakes(path, rows, parse_object, unit)
 
 
 def file_kind(path: Path) -> str:
@@ -275,118 +265,6 @@ def _or_error(line: str) -> Any:
         return error
 
 
-def _split_cells(text: str, kind: str) -> Lines:
-    """Return the cells of a text, by its separator (`sep=;`), that of its ending, or the likeliest."""
-    # A setting of the module, whose 131,072 characters are fewer than those of a long document.
-    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
-    if found := _SEPARATOR_LINE.match(text):
-        return _csv_lines(text[found.end() - 1 :], found[1])  # the line stays, blank, and counts
-    return _csv_lines(text, "\t" if kind == ".tsv" else _delimiter(text))
-
-
-def _table_rows(path: Path, lines: Lines, renamed: Columns) -> Iterator[tuple[int, Any]]:
-    """Yield objects: the cells by column, documents and titles by number as documents."""
-    number, names = next(lines, (1, list[str]()))
-    if isinstance(names, InputError):
-        raise ValidationErrors([Problem(str(names), line=number)], str(path))
-    if not names:
-        raise _unusable(path, "is empty; its first line has to name the columns")
-    try:
-        columns = rename_header(names, renamed)
-    except InputError as error:
-        raise InputError(f"{path} has {error}", field=error.field) from error
-    _check_columns(path, columns, number)
-    numbered = frozenset(filter(NUMBERED.fullmatch, columns))
-    is_empty = True
-    for number, cells in lines:
-        is_empty = False
-        if not isinstance(cells, InputError) and len(cells) != len(columns):
-            numbers = f"the number of fields is {len(cells)}, but {len(columns)} in the header"
-            cells = InputError(f"{numbers}; put a text that has the separator in quotation marks")
-        yield number, cells if isinstance(cells, InputError) else _table_row(columns, cells, numbered)
-    if is_empty:
-        raise _unusable(path, "has no rows under its header; write one row per line")
-
-
-def _delimiter(text: str) -> str:
-    """Return the delimiter that gives the header the most columns."""
-
-    def num_columns(delimiter: str) -> int:
-        _, names = next(_csv_lines(text, delimiter), (1, list[str]()))
-        return 0 if isinstance(names, InputError) else len(names)
-
-    return max(",;\t", key=num_columns)
-
-
-def _csv_lines(text: str, delimiter: str) -> Lines:
-    """Yield the cells of each row that is not blank with the number of its first line; an error ends them."""
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
-    start = 1
-    try:
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                yield start, cells
-            start = reader.line_num + 1
-    except csv.Error as error:
-        yield start, InputError(f"{error}; check its quotation marks")
-
-
-def _check_columns(path: Path, columns: list[str], line: int) -> None:
-    """Raise InputError for a missing or repeated column."""
-    for name, count in Counter(columns).items():
-        if count > 1 and not _UNNAMED.fullmatch(name):
-            message = f"column {name!r} is there twice; give every column one name"
-            raise ValidationErrors([Problem(message, line=line)], str(path))
-    numbers = {int(found[2]) for name in columns if (found := NUMBERED.fullmatch(name))}
-    if len(numbers) > MAX_DOCUMENTS:
-        message = f"{path} has too many documents: got {len(numbers):,}, expected at most {MAX_DOCUMENTS:,}"
-        raise InputError(message, field="documents")
-    needed = [f"document{number}" for number in range(1, len(numbers) + 1)]
-    is_row = not set(DOCUMENT_NAMES).isdisjoint(columns) or any(map(set(columns).issuperset, JUDGED_NAMES))
-    is_row |= has_options(dict.fromkeys(columns, "x"))
-    if not numbers and not is_row and set(TEXT_NAMES).isdisjoint(columns):
-        needed = ["document1" if "question" in columns else "text"]
-    if missing := sorted(set(needed).difference(columns), key=needed.index):
-        header, advice = (
-            ", ".join(columns),
-            "documents have the column text, rows documents or document1, document2, ...; rename a column, "
-            "or give --column FIELD=COLUMN",
-        )
-        message = f"{path} has no column {missing[0]!r}, its header reads {header!r:.300}; {advice}"
-        raise InputError(message, field=missing[0])
-
-
-def _table_row(columns: list[str], cells: list[str], numbered: frozenset[str]) -> dict[str, Any] | InputError:
-    named = {name: cell for name, cell in zip(columns, cells, strict=True) if not _UNNAMED.fullmatch(name)}
-    stripped = {name: named[name].strip() for name in ("id", "task", "gold_index") if name in named}
-    row: dict[str, Any] = {
-        name: cell
-        for name, cell in (named | stripped).items()
-        if cell or name in REFERENCE_NAMES or name in numbered
-    }
-    for name in LIST_COLUMNS & row.keys():
-        try:
-            row[name] = parse_cell(row[name])
-        except ValueError as error:
-            return ValidationErrors([Problem(f"{name}: {error}; save the rows as JSON lines", name)])
-    if "input" in row:  # deepeval joins lists in CSV
-        joined = [name for name in ("retrieval_context", "context") if isinstance(row.get(name), str)]
-        row |= {name: row[name].split("|") for name in joined}
-    row = number_documents(row) if numbered else row
-    if isinstance(row.get("answers"), str):
-        row["answers"] = [answer.strip() for answer in row["answers"].split("|") if answer.strip()]
-    if gold := row.pop("gold_index", ""):
-        if not re.fullmatch(r"-?\d{1,9}(\.0)?", gold):
-            problem = f"gold_index is {gold!r:.60}; give the number of a document from 0, or nothing"
-            return InputError(problem, field="gold_index")
-        row["gold_index"] = int(gold.removesuffix(".0"))
-    return row
-
-
-def _unusable(path: Path, problem: str) -> InputError:
-    return InputError(f"{path} {problem}", field=str(path))
-
-
 def read_parquet(path: Path) -> Iterator[dict[str, Any]]:
     """Read the rows of a Parquet file as dicts. Raises InputError if pyarrow is not installed."""
     with import_extra("pyarrow.parquet", "pyarrow").ParquetFile(path) as file:
@@ -403,9 +281,9 @@ def _dataset_rows(path: Path) -> Iterator[tuple[int, Any]]:
             yield number, json.loads(json.dumps(row, default=str))
     except (OSError, ValueError) as error:  # ValueError: also the base of errors of pyarrow
         problem = f"cannot be read: {one_line(error)}; expected a Parquet file, a saved dataset or a corpus"
-        raise _unusable(path, problem) from error
+        raise unusable_file(path, problem) from error
     if not number:
-        raise _unusable(path, "has no rows; expected one example per row")
+        raise unusable_file(path, "has no rows; expected one example per row")
 
 
 def _folder_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -416,5 +294,5 @@ def _folder_rows(path: Path) -> Iterator[dict[str, Any]]:
     found = datasets.load_from_disk(str(path))
     if isinstance(found, datasets.DatasetDict):
         splits = ", ".join(str(path / split) for split in found)
-        raise _unusable(path, f"has several splits; give one of: {splits}")
+        raise unusable_file(path, f"has several splits; give one of: {splits}")
     yield from found

@@ -1,10 +1,10 @@
 """All problems of a file or a request in one error, with line, field and expected value."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -15,9 +15,6 @@ from pine_engine.input_validation import describe, describe_json
 MAX_SHOWN = 20  # problems of a source that a message lists; parsing ends after more
 MAX_JOINED = 3  # problems that a message in one line lists
 MAX_KEYS = 8  # keys of an object that a message lists
-
-Raw = TypeVar("Raw")
-Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -67,35 +64,9 @@ def _merged(problems: Sequence[Problem]) -> Iterator[str]:
         yield str(several[0]) if is_one else f"{several[0].unit}s {numbers}: {message}"
 
 
-def rows_or_mistakes(
-    path: Path, lines: Iterable[tuple[int, Raw]], read: Callable[[int, Raw], Row], unit: str = "line"
-) -> Iterator[tuple[int, Row]]:
-    """Yield the rows with their line numbers; after the first invalid line, check the others only.
-
-    Parsing ends after MAX_SHOWN problems. `unit` is what the numbers count, "" for a file that is one row.
-    """
-    problems: list[Problem] = []
-
-    def locate(problem: Problem, number: int) -> Problem:
-        return replace(problem, line=number, unit=unit) if unit else problem
-
-    try:
-        for number, raw in lines:
-            try:
-                row = read(number, raw)
-            except ValidationErrors as error:
-                problems += (locate(problem, number) for problem in error.problems)
-            except InputError as error:
-                problems.append(locate(Problem(str(error)), number))
-            else:
-                if not problems:
-                    yield number, row
-            if len(problems) > MAX_SHOWN:
-                break
-    except ValidationErrors as error:  # the rest of the file cannot be parsed
-        problems += error.problems
-    if problems:
-        raise ValidationErrors(problems, str(path))
+def unusable_file(path: Path, problem: str) -> InputError:
+    """Return the error of a whole file."""
+    return InputError(f"{path} {problem}", field=str(path))
 
 
 def unexpected(value: Any, expected: str) -> PydanticCustomError:

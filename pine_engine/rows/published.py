@@ -91,11 +91,6 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def as_whole(value: Any) -> Any:
-    """Return an int for a float without a fraction, which tables have for a column with nulls."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a row under the names of this project, without nulls; others stay as they are.
 

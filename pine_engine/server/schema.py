@@ -21,8 +21,8 @@ from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.messages import Message, MessagesInput
 from pine_engine.prompts.tasks import USUAL_TASK
 from pine_engine.rows.documents import DocumentInput
-from pine_engine.rows.files import MAX_DOCUMENTS
 from pine_engine.rows.parse_errors import ValidationErrors, format_validation_errors, unexpected
+from pine_engine.rows.tables import MAX_DOCUMENTS
 from pine_engine.rows.untrusted_json import ListInput
 from pine_engine.scheduling.queue import QueueFullError
 

@@ -7,13 +7,13 @@ segments-swapped and labels-swapped separate both effects.
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
 
 from pine_engine.errors import InputError
-from pine_engine.prompts.examples import Example, check_some
+from pine_engine.prompts.examples import Example
 from pine_engine.prompts.orders import Order, all_orders, moved_order
 from pine_engine.prompts.request import Request
 from pine_engine.prompts.scoring import Verdict
@@ -182,6 +182,19 @@ def check_orders(spec: Sequence[str], examples: Sequence[Example]) -> None:
         raise _refusal(f"an order was named twice in {','.join(spec)}; name each order once")
     for name in spec:
         check_some(examples, partial(arrange_all, spec=[name]))
+
+
+def check_some(examples: Sequence[Example], check: Callable[[Example], object]) -> None:
+    """Raise the InputError that the check raises for the first example, if it raises one for all."""
+    errors = []
+    for example in examples:
+        try:
+            check(example)
+            return
+        except InputError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def is_random_order(name: str) -> bool:

@@ -14,11 +14,11 @@ from pine_engine.errors import InputError
 from pine_engine.invariance.platform_facts import Platform, platform_of
 from pine_engine.lab.debias.measured import MeasuredMethod, measured_methods
 from pine_engine.lab.debias.wrappers import check_base, check_wrapper
-from pine_engine.lab.evaluation.document_orders import AS_IS, check_orders, names_of
+from pine_engine.lab.evaluation.document_orders import AS_IS, check_orders, check_some, names_of
 from pine_engine.lab.evaluation.record import Key, rename_keys
 from pine_engine.lab.evaluation.run_model import RunModel, model_of
 from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
-from pine_engine.prompts.examples import Example, check_some
+from pine_engine.prompts.examples import Example
 from pine_engine.prompts.orders import num_orders
 from pine_engine.prompts.request import TaskName
 from pine_engine.prompts.scoring import Verdict

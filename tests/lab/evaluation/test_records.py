@@ -20,8 +20,8 @@ from pine_engine.lab.evaluation.rewardbench import WEIGHTS
 from pine_engine.lab.evaluation.run_files import open_run, read_records, read_run, write_records
 from pine_engine.lab.evaluation.task_estimates import nested
 from pine_engine.prompts.examples import Example, read_examples
-from pine_engine.rows.files import MAX_DOCUMENTS
 from pine_engine.rows.parse_errors import ValidationErrors
+from pine_engine.rows.tables import MAX_DOCUMENTS
 from tests.support.errors import has_field
 from tests.support.records import run_info
 
