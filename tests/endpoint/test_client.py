@@ -61,6 +61,9 @@ def test_repeated_request_is_compared(server: ScriptedServer, endpoint: Endpoint
     server.respond = lambda _: answer(next(texts))
     reply = reply_to(endpoint, is_repeated=True)
     assert (reply.found.text, reply.is_repeatable) == ("a", False)
+    thoughts = iter(("one", "two"))
+    server.respond = lambda _: answer("a", reasoning_content=next(thoughts))
+    assert reply_to(endpoint, is_repeated=True).is_repeatable is True
     described = describe_requests([request_of(endpoint), request_of(endpoint, is_repeated=True)])
     assert described.startswith("requests: 3,")
 

@@ -88,8 +88,8 @@ def test_progress_arrives_while_the_server_computes(
 ) -> None:
     monkeypatch.setattr(streams, "BEAT_S", 0.05)
     server.seconds = 0.4
-    _, first, *_, last = endpoint.generate(PROMPT, methods="vanilla")
-    assert first == RequestProgress(0, 1) and isinstance(last, RunFinished)
+    _, first, *_, last = endpoint.generate(PROMPT, methods=["vanilla", "reorder_content"])
+    assert first == RequestProgress(0, 2) and isinstance(last, RunFinished)
 
 
 @pytest.mark.parametrize("option", ["trace", "return_logits", "question"])
