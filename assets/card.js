@@ -128,7 +128,7 @@ const drawAnswers = (context, { state }, { order, qr }) => {
     let y = write(context, method.label, { x: x + 20, y: TOP + 18, width: width - 40, size: 28, weight: 700 }) + 8;
     const answers = distinctAnswers(method);
     const total = method.answers.filter((answer) => answer?.is_done).length;
-    const current = method.answers[order];
+    const [current] = [method.answers[order]].filter((answer) => answer?.is_done);
     const shown = current
       ? [{ text: current.text, mark: markOf(current) }]
       : answers.slice(0, MAX_ANSWERS);

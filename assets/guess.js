@@ -75,15 +75,18 @@ const swap = () => {
   glide(before, { duration: MOVE_MS, easing: "ease-in-out" });
 };
 
+/* Return what is true, then whether the guess was. */
+export const verdictOf = (guess, truth) =>
+  (truth === "same" ? "The answer stays the same here." : "The order alone changes the answer.") +
+  (guess === truth ? " You guessed it." : ` You guessed “${guess}”.`);
+
 const answer = (guess) => {
   const { after, answers } = riddle();
   const truth = answers[0] === answers[1] ? "same" : "different";
   swap();
   if (truth === "different") part("del").textContent = answers[0];
   part("ins").textContent = answers[1];
-  const verdict = guess === truth ? "You are right" : "Not right";
-  const change = truth === "same" ? "the answer stays the same here" : "the order alone changes the answer";
-  part("output").textContent = `${verdict}: ${change}.`;
+  part("output").textContent = verdictOf(guess, truth);
   setStage("answered");
   part("[name=go-on]").focus();
   setTimeout(() => table.select(after), isStill() ? 0 : MOVE_MS);

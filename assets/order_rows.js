@@ -102,10 +102,12 @@ const rowOf = (table, method, state) => {
     method,
     answer,
     bars,
+    query: method.queries[table.shown],
     barsLabel: bars.length ? `From far to near: ${places.join(" ")}` : state.no_positions,
     laneTitle: token ? `Positions for the query token “${token.trim()}”` : "",
     mark: markOf(answer, table.documents, table.numbers),
     markTitle: answer?.is_correct === null ? "" : `${answer?.is_cut_off ? `${CUT_OFF}; ` : ""}${state.rule}`,
+    isMuted: !answer || (!answer.is_done && !state.is_busy), // none, or one that was stopped
     text: answer?.text ?? (state.is_busy ? "…" : "not computed in this order"),
     ticks: table.sequence.map((index, position) => tickOf(table, method.answers[index], index, position)),
     count: countText(method),

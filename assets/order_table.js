@@ -79,13 +79,14 @@ const drawRow = (node, row, documents) => {
   const [mark, text] = cell.children;
   const [ticks, count] = [strip.firstElementChild, strip.lastElementChild];
   drawBars(lane, row.bars, documents);
+  lane.style.setProperty("--query", row.query ?? "");
   lane.setAttribute("aria-label", row.barsLabel);
   lane.parentElement.title = row.laneTitle;
   drawMark(mark, row.mark, row.mark.says);
   mark.hidden = !row.answer?.is_done;
   mark.title = row.markTitle;
   text.textContent = row.text;
-  text.className = row.answer ? "" : "pine-muted";
+  text.className = row.isMuted ? "pine-muted" : "";
   cell.title = row.answer?.text ?? "";
   joinAnswer({ lane, text, answer: row.answer, label: row.method.label, documents });
   drawTicks(ticks, row.ticks);

@@ -11,7 +11,7 @@ DOCUMENTS = [{"letter": letter, "color": f"#{letter}", "ink": "#fff"} for letter
 
 @pytest.fixture(scope="module")
 def call() -> Call:
-    return scripts("order_rows")
+    return scripts("order_rows", "card")
 
 
 def answer(text: str, **fields: Any) -> dict[str, Any]:
@@ -21,8 +21,9 @@ def answer(text: str, **fields: Any) -> dict[str, Any]:
 
 def table(call: Call, answers: list[Any], **options: Any) -> Any:
     bars = [{"document": 1, "left": 0.4}, {"document": 0, "left": 0.1}]
-    method = {"name": "pine", "label": "PINE", "answers": answers, "positions": [bars, []]}
+    method = {"name": "pine", "label": "PINE", "answers": answers, "positions": [bars, []], "queries": [0.5]}
     state = {"orders": [[0, 1], [1, 0]], "methods": [method], "no_positions": "none", "rule": "exact"}
+    state["is_busy"] = options.pop("is_busy", False)
     given = {"documents": DOCUMENTS, "shown": 0, "sortedBy": -1, "sampledFrom": 4}
     return call("order_rows.tableOf", state, given | options)
 
@@ -70,6 +71,15 @@ def test_verdicts_have_the_color_of_their_document(call: Call) -> None:
     ]
     assert ticks[0] | {"name": "B", "sign": "✗", "color": "#B", "says": "verdict B, incorrect"} == ticks[0]
     assert ticks[1]["name"] == "=" and "color" not in ticks[1]
+
+
+def test_stopped_answer_is_muted_and_not_counted(call: Call) -> None:
+    answers = [answer("The", is_done=False), answer("The end")]
+    stopped, busy = (table(call, answers, is_busy=is_busy)["rows"][0] for is_busy in (False, True))
+    assert (stopped["isMuted"], busy["isMuted"], stopped["count"]) == (True, False, "1 answer")
+    assert (stopped["text"], stopped["query"]) == ("The", 0.5)
+    card = {"answers": [one | {"origin": None} for one in answers]}
+    assert [one["text"] for one in call("card.distinctAnswers", card)] == ["The end"]
 
 
 def test_missing_answers_are_named(call: Call) -> None:

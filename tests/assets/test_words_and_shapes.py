@@ -17,7 +17,7 @@ from viz.export.standalone import LEVELS, MIN_PACKED_CELLS, packed_json
 
 @pytest.fixture(scope="module")
 def call() -> Call:
-    return scripts("answers", "card", "documents", "figures")
+    return scripts("answers", "card", "documents", "figures", "guess")
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 orders"), (1, "1 order"), (2, "2 orders")])
@@ -36,6 +36,15 @@ def test_answers_compare_words_as_python_does(call: Call) -> None:
         assert found == [
             [[word, changed] for words, changed in runs for word in words] for runs in word_diff(*pair)
         ], pair
+
+
+@pytest.mark.parametrize(
+    ("truth", "fact"), [("same", "stays the same"), ("different", "order alone changes")]
+)
+@pytest.mark.parametrize("guess", ["same", "different"])
+def test_fact_after_a_guess_is_stated_unconditionally(call: Call, guess: str, truth: str, fact: str) -> None:
+    first, second, _ = call("guess.verdictOf", guess, truth).split(".")
+    assert fact in first and (guess in second) == (guess != truth)
 
 
 def test_moved_slot_keeps_the_others_in_order(call: Call) -> None:

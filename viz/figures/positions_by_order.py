@@ -10,7 +10,7 @@ import pine_engine as pine
 from viz.drawing.identity import order_name
 from viz.figures.frame import document_segments, method_labels, new_figure
 from viz.figures.head_decisiveness import decisiveness, most_decisive
-from viz.figures.positions import MASKED, IntArray, at_place, document_bars
+from viz.figures.positions import MASKED, IntArray, at_place, document_bars, query_positions
 from viz.theme import INK
 
 _FRAME = {"frame": {"duration": 700, "redraw": False}, "transition": {"duration": 500}}
@@ -18,11 +18,12 @@ _MOVE = {**_FRAME, "mode": "immediate", "fromcurrent": True}
 
 
 class DocumentPositions(NamedTuple):
-    """Positions of the documents for the last token of the question, in one order."""
+    """Positions of the documents for one query of each method, in one order."""
 
     order: tuple[int, ...]  # document, as entered, in each slot
     lengths: IntArray  # (D,), in tokens, by document as entered
     starts: dict[str, IntArray]  # by method, like lengths
+    queries: dict[str, int]  # position of the query by method; empty if unknown
 
 
 def plot_positions_by_order(
@@ -78,12 +79,12 @@ def document_positions(
     layout = next(iter(traces.values())).layout
     slots = np.argsort(order)
     usual = layer, head, layout.suffix_length - 1
-    starts = {}
+    starts, own = {}, {}
     for name, trace in traces.items():
         layer, head, query = (queries or {}).get(name, usual)
-        starts[name] = at_place(trace.suffix_starts, layer, head)[query]
-    by_document = {name: in_slots[slots] for name, in_slots in starts.items()}
-    return DocumentPositions(tuple(order), layout.lengths[slots], by_document)
+        found, own[name] = query_positions(trace, query, None)
+        starts[name] = at_place(found, layer, head)[slots]
+    return DocumentPositions(tuple(order), layout.lengths[slots], starts, own)
 
 
 def plot_document_positions(

@@ -23,10 +23,11 @@ def base_rate_sentence(task: str) -> str:
     rate = base_rate()
     if task != rate["task"]:
         return ""
-    correct = {row["method"]: row["correct"] for row in rate["methods"]}
+    vanilla, pine = ({row["method"]: row for row in rate["methods"]}[name] for name in ("vanilla", "pine"))
     return (
-        f"Over {rate['questions']} unselected questions, vanilla is correct in {correct['vanilla']:.0f}% of "
-        f"all orders and PINE in {correct['pine']:.0f}%; PINE never changes."
+        f"Of {rate['questions']} unselected questions, PINE answers {pine['always']:.0f}% correctly in all "
+        f"orders, vanilla {vanilla['always']:.0f}%. Mean over the orders: PINE {pine['correct']:.0f}%, "
+        f"vanilla {vanilla['correct']:.0f}%."
     )
 
 

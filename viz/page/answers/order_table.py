@@ -121,12 +121,14 @@ def _comparison(orders: Mapping[Order, OrderAnswers]) -> str:
 def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | None) -> dict[str, Any]:
     orders = shown.orders
     has_others = any(not answers.is_own for answers in orders.values())
+    is_busy = any(one.is_busy for one in shown.cards)
     cells: list[dict[str, Any] | None] = []
     for order in shown.all_orders:
         answers = orders.get(order, OrderAnswers({}))
         text, is_done = answers.texts.get(card.method), True
-        if order == shown.form.order and (card.text or card.thinking):
-            text, is_done = card.text, card.state in ("finished", "stopped")
+        # An answer that was stopped replaces none, and is never counted.
+        if order == shown.form.order and (card.text or card.thinking) and (is_busy or text is None):
+            text, is_done = card.text, card.state == "finished"
         if text is None:
             cells.append(None)
             continue
@@ -164,6 +166,7 @@ def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | 
             document_bars(answers.positions, card.method) if answers.positions else []
             for answers in orders.values()
         ],
+        "queries": [query_place(answers.positions, card.method) for answers in orders.values()],
     }
 
 
@@ -180,8 +183,7 @@ def document_bars(positions: DocumentPositions, method: str) -> list[dict[str, f
         return []
     starts, lengths = positions.starts[method], positions.lengths
     lanes = document_lanes(starts, lengths)
-    first = min(int(other[other != MASKED].min(initial=2**31 - 1)) for other in positions.starts.values())
-    end = max(int((other + lengths).max()) for other in positions.starts.values())
+    first, end = _ends(positions)
     num_lanes = int(lanes.max(initial=0)) + 1
     return [
         {
@@ -203,6 +205,22 @@ def attribution_of(form: Form, text: str, without: tuple[str | None, ...]) -> At
     entries = sorted(form.entries, key=lambda entry: entry.letter)
     documents = list(map(form.titled_text, entries))
     return attribute_words(text, question=form.question, documents=documents, texts_without=without)
+
+
+def query_place(positions: DocumentPositions | None, method: str) -> float | None:
+    """Return the place of the query, a fraction of the lane; None if it is unknown."""
+    if positions is None or method not in positions.queries or (positions.starts[method] == MASKED).all():
+        return None
+    first, end = _ends(positions)
+    return (positions.queries[method] - first) / (end - first)
+
+
+def _ends(positions: DocumentPositions) -> tuple[int, int]:
+    """Return the first position of a document, and the last of a query or of a document, of all methods."""
+    starts = positions.starts.values()
+    first = min(int(one[one != MASKED].min(initial=2**31 - 1)) for one in starts)
+    ends = [int((one + positions.lengths).max()) for one in starts]
+    return first, max([*ends, *positions.queries.values()])
 
 
 def finding(methods: Sequence[Mapping[str, Any]]) -> str:

@@ -41,6 +41,8 @@ class MethodAnswers(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="st
     texts: TupleInput[AnswerText]  # in each order
     starts: TupleInput[TupleInput[Position]] = ()
     """First position of each document, in the order of the letters, in each order; empty if unknown."""
+    queries: TupleInput[Position] = ()
+    """Position of the query in each order, for which `starts` are; empty if unknown."""
     origins: TupleInput[AnswerOrigin | None] = ()
     """Decisive word in each order, None for an answer without one; empty if unknown."""
     cut_off: TupleInput[bool] = ()
@@ -129,7 +131,9 @@ class RunRecord(BaseModel, frozen=True, extra="forbid"):
                 counts.add(len(answers.starts))
                 sizes |= {len(self.lengths), *map(len, answers.starts)}
             counts |= {
-                len(known) for known in (answers.origins, answers.cut_off, answers.texts_without) if known
+                len(known)
+                for known in (answers.queries, answers.origins, answers.cut_off, answers.texts_without)
+                if known
             }
             sizes |= {len(texts) for texts in answers.texts_without if texts}
             if counts != {len(self.orders)} or sizes != {len(letters)}:
@@ -149,7 +153,8 @@ class RunRecord(BaseModel, frozen=True, extra="forbid"):
         """Return the record without its answers, or without these parts of them, which takes less room."""
         if "answers" in fields:
             return self.model_copy(update={"orders": (), "answers": (), "lengths": ()})
-        answers = tuple(one.model_copy(update=dict.fromkeys(fields, ())) for one in self.answers)
+        left_out = (*fields, "queries") if "starts" in fields else fields
+        answers = tuple(one.model_copy(update=dict.fromkeys(left_out, ())) for one in self.answers)
         lengths = () if "starts" in fields else self.lengths
         return self.model_copy(update={"answers": answers, "lengths": lengths})
 
@@ -168,11 +173,14 @@ class RunRecord(BaseModel, frozen=True, extra="forbid"):
         found: dict[Order, OrderAnswers] = {}
         for place, order in enumerate(self.orders):
             starts = {one.method: np.array(one.starts[place]) for one in self.answers if one.starts}
+            queries = {one.method: one.queries[place] for one in self.answers if one.queries}
             origins = {one.method: one.origins[place] for one in self.answers if one.origins}
             found[order] = OrderAnswers(
                 {one.method: one.texts[place] for one in self.answers},
                 origins={method: origin for method, origin in origins.items() if origin},
-                positions=DocumentPositions(order, np.array(self.lengths), starts) if starts else None,
+                positions=DocumentPositions(order, np.array(self.lengths), starts, queries)
+                if starts
+                else None,
                 cut_off=frozenset(one.method for one in self.answers if one.cut_off and one.cut_off[place]),
                 texts_without={
                     one.method: texts
@@ -208,7 +216,7 @@ def with_answers(record: RunRecord, orders: Mapping[Order, OrderAnswers]) -> Run
         MethodAnswers(
             method=method,
             texts=tuple(answers.texts[method] for answers in found),
-            starts=_starts(method, positions) if lengths else (),
+            **_places(method, positions),
             origins=_if_any(answers.origins.get(method) for answers in found),
             cut_off=_if_any(method in answers.cut_off for answers in found),
             texts_without=_if_any(answers.texts_without.get(method, ()) for answers in found),
@@ -218,12 +226,14 @@ def with_answers(record: RunRecord, orders: Mapping[Order, OrderAnswers]) -> Run
     return record.model_copy(update={"orders": tuple(orders), "answers": answers, "lengths": tuple(lengths)})
 
 
-def _starts(method: str, positions: Sequence[DocumentPositions | None]) -> tuple[tuple[int, ...], ...]:
-    """Return the positions of a method in each order; () if they are not known in all of them."""
-    starts = [one.starts.get(method) for one in positions if one]
-    if len(starts) < len(positions) or any(one is None or (one < 0).any() for one in starts):
-        return ()
-    return tuple(tuple(map(int, one)) for one in starts if one is not None)
+def _places(method: str, positions: Sequence[DocumentPositions | None]) -> dict[str, Any]:
+    """Return `starts` and `queries` of a method; {} unless its documents have positions in all orders."""
+    known = [one for one in positions if one and method in one.starts and (one.starts[method] >= 0).all()]
+    if len(known) < len(positions):
+        return {}
+    queries = tuple(one.queries[method] for one in known if method in one.queries)
+    starts = tuple(tuple(map(int, one.starts[method])) for one in known)
+    return {"starts": starts, "queries": queries if len(queries) == len(known) else ()}
 
 
 def _if_any(values: Iterable[Any]) -> tuple[Any, ...]:

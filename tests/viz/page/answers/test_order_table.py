@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.runs import THREE, form_of
+from pine_engine import Engine
+from tests.support.runs import THREE, finish, form_of
 from viz.cards.answers import AnswerCard
 from viz.figures.answer_origin import AnswerOrigin
+from viz.figures.method_positions import plot_method_positions
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.order_answers import Order, OrderAnswers
-from viz.page.answers.order_table import document_bars, order_table_json
+from viz.page.answers.order_table import document_bars, order_table_json, query_place
 from viz.page.answers.recordings import recorded_of
 from viz.page.answers.run import Run
 from viz.page.answers.shown import Shown, keep_earlier
@@ -95,6 +97,17 @@ def test_order_table_during_a_run_shows_the_text_so_far_in_its_order_without_a_s
         }
 
 
+def test_stopped_answer_replaces_none_and_is_not_counted() -> None:
+    cards = tuple(AnswerCard(method, "stopped", "gre") for method in ("vanilla", "pine"))
+    known, new = table(cards=cards), table(cards=cards, form=form_in(THIRD))
+    assert [method["answers"][0]["text"] for method in known["methods"]] == ["red", "red"]
+    stopped = [method["answers"][2] for method in new["methods"]]
+    assert [(cell["text"], cell["is_done"], cell["is_correct"]) for cell in stopped] == [
+        ("gre", False, None)
+    ] * 2
+    assert not new["is_busy"] and known["finding"] == new["finding"] == table()["finding"]
+
+
 def test_order_table_without_accepted_answers_scores_nothing() -> None:
     state = json.loads(order_table_json(recorded_of(load_examples()[0].form(DEFAULT_METHODS))))
     answers = [answer for method in state["methods"] for answer in method["answers"]]
@@ -147,7 +160,7 @@ def test_run_of_other_methods_starts_over() -> None:
 
 def test_document_bars_of_shared_positions_are_stacked_and_fill_the_lane() -> None:
     lengths, starts = np.array([10, 20, 30]), {"pcw": np.array([5, 5, 5]), "vanilla": np.array([5, 15, 35])}
-    positions = DocumentPositions(ENTERED, lengths, starts)
+    positions = DocumentPositions(ENTERED, lengths, starts, {})
     stacked = document_bars(positions, "pcw")
     assert [bar["top"] for bar in stacked] == [0, 1 / 3, 2 / 3]
     assert [bar["left"] for bar in stacked] == [0, 0, 0]
@@ -155,3 +168,23 @@ def test_document_bars_of_shared_positions_are_stacked_and_fill_the_lane() -> No
     assert [bar["left"] for bar in row] == pytest.approx([0, 10 / 60, 30 / 60])
     assert row[-1]["left"] + row[-1]["width"] == pytest.approx(1)
     assert document_bars(positions, "pine") == []
+    assert query_place(positions, "vanilla") is None
+    known = positions._replace(queries={"pcw": 45, "vanilla": 105})
+    assert [query_place(known, method) for method in ("pcw", "vanilla")] == pytest.approx([0.4, 1])
+    assert document_bars(known, "vanilla")[-1]["left"] == pytest.approx(0.3)
+
+
+def test_positions_of_table_are_those_of_the_lab(engine: Engine) -> None:
+    run = finish(engine, THREE, methods=("vanilla", "pcw", "pine"))
+    view = Shown(run.form, tuple(map(AnswerCard, run.form.methods)), run=run)
+    in_lab, in_table = [], []
+    for method in json.loads(order_table_json(view))["methods"]:
+        name = method["name"]
+        origin, traces = run.origins[name], {name: run.result.traces[name]}
+        query = run.result.layout.suffix_length - 1 + origin.step
+        figure = plot_method_positions(traces, query=query, layer=origin.layer, head=origin.head)
+        *bars, mark = figure.data
+        in_lab += [*(float(bar.base[0]) for bar in bars), float(mark.x[0])]
+        in_table += [*(bar["left"] for bar in method["positions"][0]), method["queries"][0]]
+    first, end = min(in_lab), max(in_lab)
+    assert in_table == pytest.approx([(position - first) / (end - first) for position in in_lab])

@@ -35,7 +35,7 @@ def shown(pine: str = "yes", **fields: Any) -> Shown:
         order: OrderAnswers(
             {"vanilla": f"<b>{order}</b>", "pine": pine},
             origins={"pine": ORIGIN} if pine == "yes" else {},
-            positions=DocumentPositions(order, np.array([3, 4]), {"pine": np.array([5, 9])}),
+            positions=DocumentPositions(order, np.array([3, 4]), {"pine": np.array([5, 9])}, {"pine": 14}),
             **fields,
         )
         for order in ORDERS
@@ -73,9 +73,9 @@ def test_shared_results_are_shown_as_those_of_someone_else() -> None:
     state, own = (json.loads(order_table_json(one)) for one in (after, before))
     assert "someone else with tiny in 4bit. Not checked." in state["source"] and state["rerun"] == "Check"
     assert (own["source"], own["rerun"]) == ("", "")
-    assert [method["positions"] for method in state["methods"]] == [
-        method["positions"] for method in own["methods"]
-    ]
+    for part in ("positions", "queries"):
+        assert [method[part] for method in state["methods"]] == [method[part] for method in own["methods"]]
+    assert state["methods"][1]["queries"] == [1, 1]
     tokens, own_tokens = (
         [[cell.get("token") for cell in method["answers"]] for method in one["methods"]]
         for one in (state, own)
