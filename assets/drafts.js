@@ -5,6 +5,7 @@ const TYPED = ["question", "instruction", "accepted"]; // fields of texts
 const ANSWER_MS = 1000; // in which gradio answers a click, if it is connected
 const RUN_KEY = "pine-explorer-run-key";
 const STORED = "Your draft is saved in this browser only.";
+const ASK = "Open this link? It replaces your current input.";
 const NOT_STORED =
   "Drafts cannot be saved in this browser (embedded frame, private window or full storage). Use “Copy link” or " +
   "“Save session”.";
@@ -19,8 +20,10 @@ for (const kind of ["click", "input", "keydown"]) document.addEventListener(kind
 // A link that is pasted into an open tab only changes the address. Confirm before the input is replaced.
 window.addEventListener("hashchange", () => {
   if (!fragment().has(PARAMETER)) return;
-  if (!isUsed || confirm("Open this link? It replaces your current input.")) location.reload();
-  else unlink();
+  if (isUsed && !confirm(ASK)) return unlink();
+  if (isUsed) withStorage((storage) => storage.removeItem(DRAFT));
+  form = null; // which is not stored again
+  location.reload();
 });
 
 let isStored = true;
@@ -107,8 +110,18 @@ const unlink = () => {
   history.replaceState(history.state, "", address);
 };
 
+/* Check that a draft has a text that is not among those of the page. */
+export const hasOwnText = (json, texts) => {
+  const { question = "", documents = [] } = JSON.parse(json || "{}");
+  return [question, ...documents.map(({ text }) => text)].some((text) => text.trim() && !texts.includes(text));
+};
+
 /* Return the inputs of the load event: link, draft, key of the run and view. */
-export const begin = (_linked, _draft, _key, view) => [linked(), draft(), runKey(), view];
+export const begin = (_linked, _draft, _key, view) => {
+  const texts = [...document.querySelectorAll("#question textarea, #documents .page-text")].map(({ value }) => value);
+  if (linked() && hasOwnText(draft(), texts) && !confirm(ASK)) unlink();
+  return [linked(), draft(), runKey(), view];
+};
 
 /* Remove the link of an opened session from the address, so that a reload restores the current draft. */
 export const opened = (resumes) => {

@@ -17,7 +17,7 @@ from viz.export.standalone import LEVELS, MIN_PACKED_CELLS, packed_json
 
 @pytest.fixture(scope="module")
 def call() -> Call:
-    return scripts("answers", "card", "documents", "figures", "guess")
+    return scripts("answers", "card", "documents", "drafts", "figures", "guess")
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 orders"), (1, "1 order"), (2, "2 orders")])
@@ -45,6 +45,13 @@ def test_answers_compare_words_as_python_does(call: Call) -> None:
 def test_fact_after_a_guess_is_stated_unconditionally(call: Call, guess: str, truth: str, fact: str) -> None:
     first, second, _ = call("guess.verdictOf", guess, truth).split(".")
     assert fact in first and (guess in second) == (guess != truth)
+
+
+def test_draft_with_own_text_is_not_that_of_the_page(call: Call) -> None:
+    draft = {"question": "Which?", "documents": [{"text": "y"}, {"text": "x"}, {"text": " "}]}
+    for texts, has_own in ((["Which?", "x", "y"], False), (["Which?", "x"], True), (["x", "y"], True)):
+        assert call("drafts.hasOwnText", json.dumps(draft), texts) is has_own
+    assert call("drafts.hasOwnText", "", ["x"]) is False
 
 
 def test_moved_slot_keeps_the_others_in_order(call: Call) -> None:

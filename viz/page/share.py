@@ -12,7 +12,7 @@ from viz.page.answers.filling import filled, filled_widgets
 from viz.page.answers.record import RunRecord, record_of
 from viz.page.answers.run import Run
 from viz.page.answers.shared import share_answers, shown_of
-from viz.page.answers.shown import Shown
+from viz.page.answers.shown import FREE_INPUTS, Shown, changes
 from viz.page.answers.workspace import Workspace
 from viz.page.bundle import NAME, bundle
 from viz.page.common.disk import Disk, remove_folder
@@ -20,7 +20,7 @@ from viz.page.common.failures import explain, notice
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.limits import check_limit
 from viz.page.common.widgets import PRIVATE_EVENT, bind
-from viz.page.form.examples import NO_EXAMPLE
+from viz.page.form.examples import NO_EXAMPLE, accepted_for
 from viz.page.form.form import read_form
 from viz.page.form.read_only import check_shipped
 from viz.page.internals.tab import Internals
@@ -121,11 +121,14 @@ def show_failure(bar: ShareBar, error: Exception) -> Updates:
 
 def page_session(accepted: str | None, run: Run | None, view: View, *values: Any) -> RunRecord:
     """Return the session of the page, without results. Raises InputError if it cannot be saved."""
+    form = read_form(*values)
     own = run if run and run.source == "own" else None
+    if own and changes((own.form, None), (form, None), ignored=FREE_INPUTS):
+        own = None
     facts = {"model": own.model, "dtype": own.dtype, "revision": own.revision} if own else {}
     return record_of(
-        read_form(*values),
-        accepted=accepted or "",
+        form,
+        accepted=accepted_for(form, accepted or ""),
         ran=own is not None,
         **facts,
         selection=as_picks(view.selection),
@@ -210,7 +213,8 @@ def fill_page(bar: ShareBar, settings: HostSettings, session: RunRecord, note: s
         check_shipped(session.form)
     view.tab = session.tab if session.tab in dict(TABS) else FIRST_TAB
     shown = shown_of(session) if session.orders else None
-    return filled(page, session.form, accepted=session.accepted, note=note, shown=shown) | {
+    accepted = accepted_for(session.form, session.accepted)
+    return filled(page, session.form, accepted=accepted, note=note, shown=shown) | {
         page.example: NO_EXAMPLE,
         page.methods: list(session.methods),
         page.length: session.max_new_tokens,
@@ -233,7 +237,7 @@ def write_results(
     try:
         folder = disk.new_folder()
         file = folder / NAME
-        file.write_bytes(bundle(run, selection, accepted=accepted or ""))
+        file.write_bytes(bundle(run, selection, accepted=accepted_for(run.form, accepted or "")))
     except Exception as error:
         raise gr.Error(explain(error), print_exception=False) from error
     return str(file), folder

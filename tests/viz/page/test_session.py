@@ -17,13 +17,15 @@ from pine_engine.prompts.tasks import TASKS
 from tests.support.junk import JUNK
 from tests.support.widgets import whole_page
 from viz.page.answers.record import RunRecord, record_of
+from viz.page.answers.tutorial_recording import tutorial_recording
 from viz.page.common.limits import MAX_DOCUMENTS
-from viz.page.form.documents import Entry
+from viz.page.form.documents import Entry, entries_json
+from viz.page.form.examples import load_examples
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS, Form
 from viz.page.form.options import OFFERED
 from viz.page.internals.view import View
 from viz.page.session import LARGEST_BYTES, from_code, from_file, to_code, to_json
-from viz.page.share import opened_sentence
+from viz.page.share import opened_sentence, page_session
 
 FORM = Form(
     "retrieval_qa", "Why?", "", ("vanilla", "pine"), 48, (Entry(1, "Sun", "It shines."), Entry(0, "", "x"))
@@ -63,9 +65,22 @@ def test_session_file_is_read_again_and_a_large_one_is_not(tmp_path: Path) -> No
 
 
 def test_opened_session_names_its_model() -> None:
-    by_other = record_of(FORM, accepted="", ran=True, model="tiny in bfloat16")
-    assert "tiny in bfloat16" in opened_sentence("a link", from_code(to_code(by_other)))
+    by_other = record_of(FORM, accepted="", ran=True, model="tiny", dtype="bfloat16")
+    assert "tiny (bfloat16)" in opened_sentence("a link", from_code(to_code(by_other)))
     assert opened_sentence("s.json", SESSION) == "Loaded from s.json."
+
+
+def test_saved_session_has_what_its_run_used() -> None:
+    example = load_examples()[0]
+    ran = tutorial_recording().run
+    own = replace(ran, form=replace(ran.form, question=example.question), source="own")
+    accepted, (entry, *others) = "\n".join(example.answers), ran.form.entries
+    values = [*("retrieval_qa", example.question, example.instruction, ("pine",), 8)]
+    same = page_session(accepted, own, View(), *values, entries_json(ran.form.entries))
+    assert (same.accepted, same.model, same.dtype) == (accepted, ran.model, ran.dtype) and same.ran
+    edited = [replace(entry, text="Own."), *(replace(one, text="Own, too.") for one in others)]
+    other = page_session(accepted, own, View(), *values, entries_json(tuple(edited)))
+    assert (other.accepted, other.model, other.ran) == ("", "", False)
 
 
 def packed(content: Any) -> str:

@@ -49,7 +49,7 @@ class OrderAnswers:
         cut_off: Methods whose answer ends at the limit of tokens.
         texts_without: Answers of each method without each document, as entered; None for an unknown one.
         source: Where they were computed; "checked" if they replace shared ones.
-        model: Model of recorded or shared answers, with its dtype; "" for those of this session.
+        model: Model of recorded or shared answers, its dtype and revision; () for those of this session.
         replaces: Recorded or shared answers before those of this session.
     """
 
@@ -61,7 +61,7 @@ class OrderAnswers:
     cut_off: frozenset[str] = frozenset()
     texts_without: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict, compare=False)
     source: Source = "own"
-    model: str = ""
+    model: tuple[str, ...] = ()
     replaces: "OrderAnswers | None" = None
 
     @property
@@ -72,7 +72,7 @@ class OrderAnswers:
     @property
     def origin(self) -> str:
         """Source of recorded or shared answers in words; "" for those of this session."""
-        return origin_sentence(self.source, self.model)
+        return origin_sentence(self.source, named_model(*self.model or ("",)))
 
     @property
     def changed(self) -> frozenset[str]:

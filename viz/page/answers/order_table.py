@@ -95,7 +95,7 @@ def _source(orders: Mapping[Order, OrderAnswers]) -> dict[str, str]:
     names = [order_name(order) for order, answers in orders.items() if answers.is_own]
     own = f", except {join_words(names)} from your run" if names else ""
     if others[0].source == "shared":
-        return {"source": f"{others[0].origin}{own}. Not checked.", "rerun": "Check"}
+        return {"source": f"Not checked. {others[0].origin}{own}.", "rerun": "Check"}
     source = f"Selected example. {others[0].origin}{own}; another dtype can differ."
     return {"source": source, "rerun": "Run live"}
 

@@ -5,12 +5,21 @@ Records from outside are untrusted: their answers count as those of someone else
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from pine_engine.errors import InputError
 from pine_engine.rows.untrusted_json import TupleInput
@@ -28,6 +37,10 @@ MAX_TOKEN_CHARACTERS = 200
 Text = Annotated[str, StringConstraints(max_length=200_000)]
 ShortText = Annotated[str, StringConstraints(max_length=2_000)]
 AnswerText = Annotated[str, StringConstraints(max_length=MAX_NEW_TOKENS * MAX_TOKEN_CHARACTERS)]
+NAME = re.compile(r"[\w./:@+-]{1,100}( [\w.]{1,20})?", re.ASCII)
+Name = Annotated[ShortText, AfterValidator(lambda name: name if NAME.fullmatch(name) else "")]
+"""Model, dtype or revision, shown in sentences of the page; other texts are left out."""
+
 Position = Annotated[int, Field(ge=0, le=10_000_000)]
 Length = Annotated[int, Field(ge=1, le=10_000_000)]
 Count = Annotated[int, Field(ge=0, le=10_000_000)]
@@ -86,9 +99,9 @@ class RunRecord(BaseModel, frozen=True, extra="forbid"):
     max_new_tokens: Annotated[int, Field(ge=MIN_NEW_TOKENS, le=MAX_NEW_TOKENS)]
     documents: SentEntries  # in slot order
     ran: bool = False  # True if there were answers
-    model: ShortText = ""  # model of the answers; opening the record shows its name and loads nothing
-    dtype: Annotated[ShortText, LEFT_OUT] = ""
-    revision: Annotated[ShortText, LEFT_OUT] = ""
+    model: Name = ""  # model of the answers; opening the record shows its name and loads nothing
+    dtype: Annotated[Name, LEFT_OUT] = ""
+    revision: Annotated[Name, LEFT_OUT] = ""
     source: Annotated[Source, Field(exclude_if=lambda source: source == "shared")] = "shared"
     selection: dict[ShortText, str | int | bool | None] = Field(default_factory=dict, max_length=20)
     """Selection in the figures, as Selection takes changes."""
@@ -189,7 +202,7 @@ class RunRecord(BaseModel, frozen=True, extra="forbid"):
                     if texts
                 },
                 source=self.source,
-                model=self.named_model,
+                model=(self.model, self.dtype, self.revision),
             )
         return found
 

@@ -34,13 +34,19 @@ def record_of_run(run: Run, **others: Any) -> RunRecord:
 def share_answers(session: RunRecord, shown: Shown) -> RunRecord:
     """Return a session with the answers on the page to its inputs, except precomputed ones.
 
-    Further orders than the maximum are left out.
+    Further orders than the maximum are left out. The session names the model if all answers are of one.
     """
     answers = shown.orders
     orders = shown.finished_orders((session.form, shown.model), session.methods)
     live = [order for order in orders if answers[order].source != "recorded"]
     kept = {order: answers[order] for order in live[:MAX_SHARED_ORDERS]}
-    return with_answers(session, kept) if kept else session
+    if not kept:
+        return session
+    own = session.model, session.dtype, session.revision
+    models = {one.model or own for one in kept.values()}
+    names = models.pop() if len(models) == 1 else ("", "", "")
+    facts = dict(zip(("model", "dtype", "revision"), names, strict=True))
+    return with_answers(session.model_copy(update=facts), kept)
 
 
 def shown_of(record: RunRecord) -> Shown:

@@ -15,6 +15,9 @@ from viz.page.jobs.sources import Choice
 Inputs = tuple[Form, Choice | None]
 """Form and selected model of results; None is the model of the host."""
 
+FREE_INPUTS = ("order", "methods", "max new tokens")
+"""Inputs of which answers to the same texts may have others."""
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -66,7 +69,7 @@ class Shown:
         Methods and length of recorded and shared answers are fixed.
         """
         is_fixed = any(card.source != "own" for card in self.cards)
-        ignored = ("order", "methods", "max new tokens") if is_fixed else ("order",)
+        ignored = FREE_INPUTS if is_fixed else ("order",)
         return changes(self.inputs, now, ignored=ignored)
 
     def finished_orders(self, now: Inputs, methods: Collection[str], *, live: bool = False) -> list[Order]:

@@ -131,7 +131,9 @@ def test_cut_off_answer_is_not_correct_but_contains_the_answer() -> None:
 
 
 def test_answers_of_a_run_beside_recorded_ones_are_named_and_count_if_they_agree() -> None:
-    recorded = {order: replace(answers, source="recorded", model="Old") for order, answers in ANSWERS.items()}
+    recorded = {
+        order: replace(answers, source="recorded", model=("Old",)) for order, answers in ANSWERS.items()
+    }
     own = OrderAnswers({"vanilla": "green", "pine": "blue"})
     view = shown(earlier={}, planned=(OTHER,), run=run_of({OTHER: own}))
     mixed = keep_earlier(shown(earlier=recorded), view)

