@@ -16,8 +16,9 @@ from viz.drawing.identity import document_segment
 from viz.drawing.markup import render
 from viz.drawing.text import shorten
 from viz.figures.answer_origin import AnswerOrigin
-from viz.figures.answer_tokens import AnswerTokens
+from viz.figures.answer_tokens import AnswerTokens, first_difference
 from viz.figures.importance import normalize
+from viz.page.answers.order_answers import OrderAnswers
 from viz.page.answers.recordings import RECORDED
 from viz.page.answers.run import Run
 from viz.page.answers.shown import Shown
@@ -123,22 +124,31 @@ def why_record(run: Run) -> dict[str, Any]:
         "suffix_length": layout.suffix_length,
         "visible": {method: plan_of(run, method).visible.tolist() for method in METHODS},
         "orders": [
-            {"order": np.argsort(np.argsort(order)).tolist()}
-            | {method: _answer(answers.records[method], answers.origins.get(method)) for method in METHODS}
+            {"order": np.argsort(np.argsort(order)).tolist()} | _answers(answers)
             for order, answers in run.orders.items()
             if _has_attention(answers.records)
         ],
     }
 
 
-def _answer(record: AnswerTokens, origin: AnswerOrigin | None) -> dict[str, Any]:
-    """Return tokens, positions and shares of an answer, and its decisive token."""
+def _answers(answers: OrderAnswers) -> dict[str, Any]:
+    """Return the answers of both methods, with the first token that differs, or else the decisive one."""
+    first, second = (answers.records[method] for method in METHODS)
+    differs = first_difference(first, second)
+    return {
+        method: _answer(answers.records[method], differs, answers.origins.get(method)) for method in METHODS
+    }
+
+
+def _answer(record: AnswerTokens, differs: int | None, origin: AnswerOrigin | None) -> dict[str, Any]:
+    """Return tokens, positions and shares of an answer, and the token that is selected first."""
     assert record.head is not None
     shares, importance = record.head.shares[:MAX_TOKENS], record.head.importance
+    step = differs if differs is not None else origin.step if origin else int(shares.max(axis=1).argmax())
     scores = None if importance is None else normalize(importance[:MAX_TOKENS], "share").astype(float)
     return {
         "tokens": record.tokens[:MAX_TOKENS],
-        "token": min(origin.step, len(shares) - 1) if origin else int(shares.max(axis=1).argmax()),
+        "token": min(step, len(shares) - 1),
         "shares": shares.astype(float).round(3).tolist(),
         "starts": record.head.starts[:MAX_TOKENS].tolist(),
         "scores": None if scores is None else scores.round(3).tolist(),
