@@ -51,7 +51,7 @@ export const compare = (texts) => {
   return words.map((own, side) => own.map((word, at) => ({ word, isShared: shared[side].has(at) })));
 };
 
-const markWords = (words) => {
+export const markWords = (words) => {
   const parts = document.createDocumentFragment();
   for (const { word, isShared } of words) {
     const last = parts.lastChild;

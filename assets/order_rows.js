@@ -86,16 +86,9 @@ const tickOf = (table, answer, index, position) => {
   };
 };
 
-/* Return what the row of an answer shows: the answer, or that without the document that is left out. */
-const withoutDocument = (answer, { leftOut, letter }) => {
-  if (leftOut < 0) return answer;
-  const text = answer?.without?.[leftOut];
-  return text == null ? undefined : { text: `without ${letter(leftOut)}: ${text}`, is_correct: null, is_done: false };
-};
-
 const rowOf = (table, method, state) => {
-  const answer = withoutDocument(method.answers[table.shown], table);
-  const bars = (method.positions[table.shown] ?? []).filter(({ document }) => document !== table.leftOut);
+  const answer = method.answers[table.shown];
+  const bars = method.positions[table.shown] ?? [];
   const places = [...bars].sort((left, right) => left.left - right.left).map(({ document }) => table.letter(document));
   const token = answer?.token;
   return {
@@ -103,11 +96,13 @@ const rowOf = (table, method, state) => {
     answer,
     bars,
     query: method.queries[table.shown],
+    leftOut: table.leftOut,
     barsLabel: bars.length ? `From far to near: ${places.join(" ")}` : state.no_positions,
     laneTitle: token ? `Positions for the query token “${token.trim()}”` : "",
     mark: markOf(answer, table.documents, table.numbers),
     markTitle: answer?.is_correct === null ? "" : `${answer?.is_cut_off ? `${CUT_OFF}; ` : ""}${state.rule}`,
     isMuted: !answer || (!answer.is_done && !state.is_busy), // none, or one that was stopped
+    without: table.leftOut < 0 ? null : { name: `without ${table.letter(table.leftOut)}:`, text: answer?.without?.[table.leftOut] ?? "…" },
     text: answer?.text ?? (state.is_busy ? "…" : "not computed in this order"),
     ticks: table.sequence.map((index, position) => tickOf(table, method.answers[index], index, position)),
     count: countText(method),

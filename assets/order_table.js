@@ -2,6 +2,7 @@
    dragged document and Play (assets/start.js) select an order; documents, bars and answers are updated. Nothing is
    computed here: viz/page/answers/order_table.py decides which answers are correct. */
 import { h, isSame, isStill } from "../viz/drawing/common.js";
+import { compare, markWords } from "./answers.js";
 import { offer } from "./guess.js";
 import { tableOf } from "./order_rows.js";
 import { joinAnswer } from "./ribbons.js";
@@ -31,7 +32,7 @@ const newRow = (template, method) => {
 };
 
 /* Keep the bar of each document, so that a change of its place is a motion. */
-const drawBars = (lane, bars, documents) => {
+const drawBars = (lane, bars, documents, leftOut) => {
   const kept = new Map([...lane.children].map((bar) => [Number(bar.dataset.document), bar]));
   for (const [document, bar] of kept) if (!bars.some((one) => one.document === document)) bar.remove();
   for (const { document, left, width, top, height } of bars) {
@@ -47,6 +48,7 @@ const drawBars = (lane, bars, documents) => {
       height: `calc(${100 * height}% - 2px)`,
     });
     bar.classList.toggle("page-thin", height < 0.5);
+    bar.classList.toggle("page-left-out", document === leftOut);
   }
 };
 
@@ -74,12 +76,20 @@ const drawTicks = (place, ticks) => {
   });
 };
 
+/* Draw the answer without a document below the answer, with the words that the answer lacks marked. */
+const drawWithout = (place, without, answer) => {
+  place.hidden = !without;
+  if (!without) return;
+  const [, words] = compare([answer?.is_done ? answer.text : without.text, without.text]);
+  place.replaceChildren(h("small", { textContent: without.name }), " ", markWords(words));
+};
+
 const drawRow = (node, row, documents) => {
-  const [, { firstElementChild: lane }, { firstElementChild: cell }, strip] = node.children;
+  const [, { firstElementChild: lane }, { children: [cell, without] }, strip] = node.children;
   const [mark, text] = cell.children;
   const [ticks, count] = [strip.firstElementChild, strip.lastElementChild];
-  drawBars(lane, row.bars, documents);
   lane.style.setProperty("--query", row.query ?? "");
+  drawBars(lane, row.bars, documents, row.leftOut);
   lane.setAttribute("aria-label", row.barsLabel);
   lane.parentElement.title = row.laneTitle;
   drawMark(mark, row.mark, row.mark.says);
@@ -88,7 +98,8 @@ const drawRow = (node, row, documents) => {
   text.textContent = row.text;
   text.className = row.isMuted ? "pine-muted" : "";
   cell.title = row.answer?.text ?? "";
-  joinAnswer({ lane, text, answer: row.answer, label: row.method.label, documents });
+  joinAnswer({ lane, text, answer: row.answer, label: row.method.label, documents, isJoined: !row.without });
+  drawWithout(without, row.without, row.answer);
   drawTicks(ticks, row.ticks);
   Object.assign(count, { textContent: row.count, title: row.countTitle });
 };

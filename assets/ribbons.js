@@ -123,19 +123,21 @@ const sourceWord = ({ text, document }, { answer, label, documents }) => {
 };
 
 /* Put the badge of its document on each word of an answer that needs one, and join it to the bar in a lane. */
-export const joinAnswer = ({ lane, text, answer, label, documents }) => {
+export const joinAnswer = ({ lane, text, answer, label, documents, isJoined }) => {
   if (!joined.has(lane)) joined.set(lane, mount(lane.parentElement));
   const ends = [];
   const nodes = (answer?.text ? partsOf(answer) : []).map((part) => {
     if (part.document === undefined) return part.text;
     const word = sourceWord(part, { answer, label, documents });
     const bar = lane.querySelector(`[data-document="${part.document}"]`);
-    if (bar) ends.push({ bar, word, within: text, share: SHARE, color: documents[part.document].color });
+    ends.push({ bar, word, within: text, share: SHARE, color: documents[part.document].color });
     return word;
   });
   const note = NOTES[answer?.finding];
   if (note) nodes.push(h("small", { className: "page-no-source", textContent: answer.finding, title: note }));
   if (ends.length || note) text.replaceChildren(...nodes);
-  const paths = joined.get(lane).show(ends);
-  ends.forEach(({ word }, place) => explain(`ribbon-${label}-${place}`, word.says, word, paths[place]));
+  const drawn = ends.filter(({ bar }) => bar && isJoined);
+  const paths = new Map(joined.get(lane).show(drawn).map((path, place) => [drawn[place].word, path]));
+  ends.forEach(({ word }, place) =>
+    explain(`ribbon-${label}-${place}`, word.says, ...[word, paths.get(word)].filter(Boolean)));
 };

@@ -41,6 +41,16 @@ def test_count_text_has_correct_and_distinct_answers(call: Call, correct: tuple[
     assert call("order_rows.countText", {"answers": [*answers, None]}) == text
 
 
+def test_left_out_document_adds_the_answer_without_it(call: Call) -> None:
+    given = answer("x", without=["y", None])
+    rows = [table(call, [given, None], leftOut=letter)["rows"][0] for letter in (-1, 0, 1)]
+    assert [row["without"] for row in rows] == [
+        None, {"name": "without A:", "text": "y"}, {"name": "without B:", "text": "…"},
+    ]  # fmt: skip
+    assert [(row["text"], row["leftOut"]) for row in rows] == [("x", -1), ("x", 0), ("x", 1)]
+    assert table(call, [given, None], leftOut=1)["status"].endswith("A B, without B")
+
+
 def test_count_text_compares_verdicts_and_omits_other_dtypes(call: Call) -> None:
     one, two = (answer(text, verdict="A") for text in ("A wins", "I say A"))
     assert call("order_rows.countText", {"answers": [one, two]}) == "1 verdict"

@@ -89,5 +89,9 @@ def answer_without(
             }
             sentence = f"Without {name} ({number} of {len(jobs)}): {shown.sentence}"
             num_left = len(jobs) - number + (not shown.is_complete)
-            yield WithoutView(sentence, dict(texts), num_left, done + shown.done)
+            view = WithoutView(sentence, dict(texts), num_left, done + shown.done)
+            yield view
         done += shown.done
+    nouns = form.row.nouns
+    count = f"one {nouns.document}" if len(jobs) == 1 else f"each of {len(jobs)} {nouns.documents}"
+    yield replace(view, sentence=f"Done: answers without {count}.")

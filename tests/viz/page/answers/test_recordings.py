@@ -1,5 +1,6 @@
 """Recorded answers: read back as written, and of the examples as these are now."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ import pytest
 from pine_engine.engine.engine import Engine
 from tests.support.tokenizers import letter_tokenizer
 from tools.record import run_example
+from viz.page.answers.order_table import order_table_json
 from viz.page.answers.recordings import is_current, recorded_answers, recorded_of, write_answers
-from viz.page.answers.shared import record_of_run
+from viz.page.answers.shared import record_of_run, shown_of
 from viz.page.form.examples import load_examples
 from viz.page.form.options import DEFAULT_METHODS
 
@@ -52,3 +54,19 @@ def test_changed_example_has_waiting_cards(changed: dict[str, Any]) -> None:
     shown = recorded_of(EXAMPLES[0].model_copy(update=changed).form(DEFAULT_METHODS))
     assert not shown.recorded and shown.inputs is None
     assert {card.state for card in shown.cards} == {"waiting"}
+
+
+@pytest.mark.parametrize("name", sorted(recorded_answers()))
+def test_sources_contain_their_words_and_are_needed(name: str) -> None:
+    """Checked by substrings: the document has the words, the answer without it lacks them."""
+    record = recorded_answers()[name]
+    shown = shown_of(record)
+    entries = sorted(record.documents, key=lambda one: one.letter)
+    texts = [f"{entry.title} {entry.text}".casefold() for entry in entries]
+    for method in json.loads(order_table_json(shown))["methods"]:
+        for cell in method["answers"]:
+            for source in cell["sources"]:
+                words = cell["text"][source["start"] : source["stop"]].casefold()
+                without = cell["without"][source["document"]].casefold()
+                assert all(word in texts[source["document"]] for word in words.split()), (words, source)
+                assert not all(word in without for word in words.split()), (words, without)
