@@ -29,17 +29,13 @@ def parse_cell(cell: str) -> Any:
     if len(text) > MAX_CHARACTERS and _LIST.match(text):
         raise ValueError(f"got a list of {len(text):,} characters, expected at most {MAX_CHARACTERS:,}")
     if len(text) > 1 and _BRACKETS.get(text[0]) == text[-1]:
-        for load in (json.loads, _load_printed):
+        for load in (json.loads, lambda printed: ast.literal_eval(_with_commas(printed))):
             with suppress(*_FAILURES):
                 if isinstance(found := load(text), list | dict):
                     return found
     if _LIST.match(text):
         raise ValueError(f"got {text[:40]!r}, expected a complete list as JSON or Python prints it")
     return cell
-
-
-def _load_printed(text: str) -> Any:
-    return ast.literal_eval(_with_commas(text))
 
 
 def _with_commas(text: str) -> str:

@@ -25,7 +25,7 @@ from pine_engine.rows.office_files import SHEET, TEXTS, read_sheet
 from pine_engine.rows.parse_errors import MAX_SHOWN, Problem, ValidationErrors, unusable_file
 from pine_engine.rows.published import has_documents
 from pine_engine.rows.retrieval_folders import is_retrieval_folder, read_retrieval_folder
-from pine_engine.rows.tables import Lines, named_cells, split_cells, table_rows
+from pine_engine.rows.tables import Lines, split_cells, table_rows
 
 logger = logging.getLogger(__name__)
 
@@ -153,18 +153,15 @@ def parse_objects(path: Path, parse: Callable[[dict[str, Any]], Row]) -> Iterato
     lines = _read_table(path, None)
     if lines is None:
         found = _json_rows(path, read_text(path), has_columns=True)
-        rows, unit = found.rows, found.unit
     else:
-        _, header = next(lines, (1, list[str]()))
-        names = header if isinstance(header, InputError) else rename_header(header, {})
-        rows, unit = ((number, named_cells(names, cells)) for number, cells in lines), "line"
+        found = _Rows("line", table_rows(path, lines, {}, is_data=False))
 
     def parse_object(_: int, row: Any) -> Row:
         if not isinstance(row, dict):
             raise InputError(f"row is no object: got {type(row).__name__}, expected names and values")
         return parse(row)
 
-    yield from _rows_or_mistakes(path, rows, parse_object, unit)
+    return _rows_or_mistakes(path, found.rows, parse_object, found.unit)
 
 
 def file_kind(path: Path) -> str:

@@ -52,8 +52,10 @@ def split_cells(text: str, kind: str) -> Lines:
     return _csv_lines(text, "\t" if kind == ".tsv" else _delimiter(text))
 
 
-def table_rows(path: Path, lines: Lines, renamed: Columns) -> Iterator[tuple[int, Any]]:
-    """Yield objects: the cells by column, documents and titles by number as documents."""
+def table_rows(
+    path: Path, lines: Lines, renamed: Columns, *, is_data: bool = True
+) -> Iterator[tuple[int, Any]]:
+    """Yield objects: the cells by column; of data with documents and titles by number as documents."""
     number, names = next(lines, (1, list[str]()))
     if isinstance(names, InputError):
         raise ValidationErrors([Problem(str(names), line=number)], str(path))
@@ -63,7 +65,8 @@ def table_rows(path: Path, lines: Lines, renamed: Columns) -> Iterator[tuple[int
         columns = rename_header(names, renamed)
     except InputError as error:
         raise InputError(f"{path} has {error}", field=error.field) from error
-    _check_columns(path, columns, number)
+    if is_data:
+        _check_columns(path, columns, number)
     numbered = frozenset(filter(NUMBERED.fullmatch, columns))
     is_empty = True
     for number, cells in lines:
@@ -71,7 +74,8 @@ def table_rows(path: Path, lines: Lines, renamed: Columns) -> Iterator[tuple[int
         if not isinstance(cells, InputError) and len(cells) != len(columns):
             numbers = f"the number of fields is {len(cells)}, but {len(columns)} in the header"
             cells = InputError(f"{numbers}; put a text that has the separator in quotation marks")
-        yield number, cells if isinstance(cells, InputError) else _table_row(columns, cells, numbered)
+        row = cells if isinstance(cells, InputError) else dict(zip(columns, cells, strict=True))
+        yield number, _data_row(row, numbered) if is_data and isinstance(row, dict) else row
     if is_empty:
         raise unusable_file(path, "has no rows under its header; write one row per line")
 
@@ -124,8 +128,8 @@ def _check_columns(path: Path, columns: list[str], line: int) -> None:
         raise InputError(message, field=missing[0])
 
 
-def _table_row(columns: list[str], cells: list[str], numbered: frozenset[str]) -> dict[str, Any] | InputError:
-    named = {name: cell for name, cell in zip(columns, cells, strict=True) if not _UNNAMED.fullmatch(name)}
+def _data_row(cells: dict[str, str], numbered: frozenset[str]) -> dict[str, Any] | InputError:
+    named = {name: cell for name, cell in cells.items() if not _UNNAMED.fullmatch(name)}
     stripped = {name: named[name].strip() for name in ("id", "task", "gold_index") if name in named}
     row: dict[str, Any] = {
         name: cell
@@ -149,12 +153,3 @@ def _table_row(columns: list[str], cells: list[str], numbered: frozenset[str]) -
             return InputError(problem, field="gold_index")
         row["gold_index"] = int(gold.removesuffix(".0"))
     return row
-
-
-def named_cells(names: list[str] | InputError, cells: list[str] | InputError) -> Any:
-    """Return the cells of a line by name, or the error of the header or of the line."""
-    if isinstance(names, InputError) or isinstance(cells, InputError):
-        return names if isinstance(names, InputError) else cells
-    if len(names) != len(cells):
-        return InputError(f"the number of fields is {len(cells)}, but {len(names)} in the header")
-    return dict(zip(names, cells, strict=True))

@@ -106,17 +106,13 @@ def _notes_on_records(info: RunInfo, records: Sequence[Record]) -> Iterator[str]
 
 def _notes_on_tasks(tasks: Sequence[Grid]) -> Iterator[str]:
     """Yield notes on what the numbers of each task can show."""
-    baselines = [
-        one for task in tasks for one in method_rows(task, ["generated", "chosen"]) if one.method == BASELINE
-    ]
-    for baseline in baselines:
-        yield from hard_to_detect(baseline)
     for task in tasks:
-        for row in method_rows(task, ["generated", "chosen"]):
+        rows = method_rows(task, ["generated", "chosen"])
+        for row in rows:
+            yield from hard_to_detect(row) if row.method == BASELINE else ()
+        for row in rows:
             yield from letter_recalls(row)
-    for task in tasks:
         yield from task.quoted_verdict_notes()
-    for task in tasks:
         yield from cautions(task)
         yield scoring_sentence(task)
 

@@ -91,11 +91,6 @@ def with_tie(order: Order, num_labels: int) -> Order:
     return (*order, *range(len(order), num_labels))
 
 
-def _tie_label(request: LabeledRequest) -> int | None:
-    """Return the index of the label of a tie, None if the task offers none."""
-    return len(request.documents) if TASKS[request.task].has_tie else None
-
-
 def average_labels(
     wrapper: Wrapper,
     request: LabeledRequest,
@@ -117,8 +112,8 @@ def likeliest_label(
     """Return the label with the largest score as the answer; `favorites` are the labels of the base runs."""
     by_label = dict(zip(request.labels, scores, strict=True))
     names = dict(enumerate(request.labels))
-    if (tie := _tie_label(request)) is not None:
-        names[tie] = TIE
+    if TASKS[request.task].has_tie:
+        names[len(request.documents)] = TIE
     is_tie = 1 < len(scores) == scores.count(scores[0])
     answer = TIE if is_tie else names[argmax(scores)]
     return DebiasResult(answer, by_label, dict(Counter(map(names.__getitem__, favorites))))

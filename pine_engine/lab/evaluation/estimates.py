@@ -165,7 +165,7 @@ def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
         return lambda record: parsed_answer(record, metric) == answer
 
     def says_first(record: Record) -> bool:
-        return named_document(record, metric) == record.input_order[record.permutation[0]]
+        return named_document(record, metric) == record.slots[0]
 
     yield from _change_estimates(scores)
     for name, combine, score in (("always correct", min, 1.0), ("never correct", max, 0.0)):

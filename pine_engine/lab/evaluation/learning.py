@@ -74,5 +74,5 @@ def _visits_stored_order(record: Record) -> bool:
 
     Numbers of other rotations would depend on the orders of the run, and on the shard of the example.
     """
-    slots = [record.input_order[place] for place in record.permutation]
-    return all((after - before) % len(slots) == 1 % len(slots) for before, after in pairwise(slots))
+    count, slots = len(record.slots), record.slots
+    return all((after - before) % count == 1 % count for before, after in pairwise(slots))

@@ -18,7 +18,6 @@ from pine_engine.lab.evaluation import intervals
 from pine_engine.lab.evaluation.grid import Labeled, Metric, Scores, answers_differ, named_document
 from pine_engine.lab.evaluation.intervals import Estimate, Floats
 from pine_engine.lab.evaluation.record import Record
-from pine_engine.prompts.orders import Order
 
 
 def bias_estimates(scores: Scores) -> Iterator[Labeled]:
@@ -36,14 +35,15 @@ def bias_estimates(scores: Scores) -> Iterator[Labeled]:
     for size in scores.grid.num_documents:
         complete: Floats = np.full((len(shares), size), np.nan)
         for row, (one, records) in enumerate(zip(shares, groups, strict=True)):
-            if one is not None and len(one) == size and _has_all_orders(records):
+            num_orders = len({record.slots for record in records})
+            if one is not None and len(one) == size and num_orders == math.factorial(size):
                 complete[row] = one
         yield "cramers v", (str(size),), _cramers_v(complete)
 
 
 def _slot_shares(records: Sequence[Record], metric: Metric) -> Floats | None:
     """Return the share of verdicts for each slot, (k,); None for orders without balance or no verdict."""
-    placed = Counter((slot, document) for record in records for slot, document in enumerate(_slots(record)))
+    placed = Counter((slot, document) for record in records for slot, document in enumerate(record.slots))
     size = records[0].num_documents
     named = [named_document(record, metric) for record in records]
     if len(placed) < size**2 or len(set(placed.values())) > 1 or set(named) == {None}:
@@ -51,18 +51,9 @@ def _slot_shares(records: Sequence[Record], metric: Metric) -> Floats | None:
     shares = np.full((len(records), size), 1 / size)
     for row, (record, document) in enumerate(zip(records, named, strict=True)):
         if document is not None:
-            shares[row] = np.arange(size) == _slots(record).index(document)
+            shares[row] = np.arange(size) == record.slots.index(document)
     mean: Floats = shares.mean(axis=0)
     return mean
-
-
-def _slots(record: Record) -> Order:
-    """Return the stored document of each slot."""
-    return tuple(record.input_order[place] for place in record.permutation)
-
-
-def _has_all_orders(records: Sequence[Record]) -> bool:
-    return len(set(map(_slots, records))) == math.factorial(records[0].num_documents)
 
 
 def _gaps(scores: Scores, groups: Sequence[Sequence[Record]]) -> Floats:

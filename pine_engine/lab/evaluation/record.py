@@ -10,6 +10,7 @@ from pine_engine.endpoint.repeats import Repeats
 from pine_engine.lab.evaluation.document_orders import DocumentOrder
 from pine_engine.lab.evaluation.rewardbench import SECTION_OF, SUBSETS, WEIGHTS
 from pine_engine.prompts.examples import Example
+from pine_engine.prompts.orders import Order
 from pine_engine.prompts.request import TaskName
 from pine_engine.prompts.scoring import named_verdicts
 from pine_engine.prompts.tasks import TASKS
@@ -92,6 +93,11 @@ class Record(BaseModel):
     def key(self) -> Key:
         """Example, method and order; a run has one record for each."""
         return self.example, self.method, self.order_name
+
+    @property
+    def slots(self) -> Order:
+        """Stored document of each slot."""
+        return tuple(self.input_order[place] for place in self.permutation)
 
     def json_line(self) -> str:
         """Return the record as a line of a file."""

@@ -112,7 +112,7 @@ def _by_order_of_others(column: Column, metric: Metric) -> dict[Order, dict[int,
     found: dict[Order, dict[int, Record]] = {}
     for slot, record in _with_gold_slot(column):
         if score_of(record, metric) is not None:
-            others = [record.input_order[place] for place in record.permutation]
+            others = list(record.slots)
             del others[slot]
             found.setdefault(tuple(others), {}).setdefault(slot, record)
     return found

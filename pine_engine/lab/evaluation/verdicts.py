@@ -6,7 +6,8 @@ stored, and so does each label.
 """
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,7 +58,7 @@ class VerdictFile:
 
     name: str
     grid: Grid
-    unreadable: dict[str, int]
+    unreadable: Mapping[str, int]
 
 
 def read_verdicts(path: Path) -> VerdictFile:
@@ -78,10 +79,7 @@ def read_verdicts(path: Path) -> VerdictFile:
     records = [_record(one, labels.get(one.pair), "judge_tie" if has_tie else "judge") for one in verdicts]
     (grid,) = estimate_tasks(records)
     kappas = [kappa for method in grid.methods if (kappa := _kappa(grid, method, labels))]
-    unreadable: dict[str, int] = {}
-    for one in verdicts:
-        if one.verdict is None:
-            unreadable[one.text] = unreadable.get(one.text, 0) + 1
+    unreadable = Counter(one.text for one in verdicts if one.verdict is None)
     return VerdictFile(path.name, replace(grid, estimates=(*grid.estimates, *kappas)), unreadable)
 
 
@@ -159,22 +157,15 @@ def _record(one: Verdict, label: int | str | None, task: str) -> Record:
 def _kappa(grid: Grid, judge: str, labels: dict[str, int | str]) -> Estimate | None:
     """Return Cohen's kappa of verdicts and labels over all orders, its interval over pairs."""
     classes: list[int | str | None] = [0, 1, TIE]
-    counts = []
-    for example, column in zip(grid.examples, grid.columns[judge], strict=True):
-        table: Floats = np.zeros((3, 3))
-        for record in column.values() if example in labels else ():
-            if record.parsed is not None:
+    counts: Floats = np.zeros((len(grid.examples), 9))
+    for row, column in enumerate(grid.columns[judge]):
+        for record in column.values():
+            if record.parsed is not None and record.example in labels:
                 verdict = TIE if record.parsed == TIE else named_document(record, "generated")
-                table[classes.index(verdict), classes.index(labels[example])] += 1
-        if table.any():
-            counts.append((grid.examples.index(example), table.ravel()))
-    if not counts:
-        return None
-    rows, tables = zip(*counts, strict=True)
-    estimate = bootstrap.statistic(np.stack(tables), cohens_kappa, grid.resamples[:, list(rows)])
-    if estimate is None:
-        return None
-    return estimate._replace(task=grid.task, method=judge, metric="generated", group="kappa")
+                counts[row, 3 * classes.index(verdict) + classes.index(labels[record.example])] += 1
+    known = counts.any(axis=1)
+    estimate = bootstrap.statistic(counts[known], cohens_kappa, grid.resamples[:, known])
+    return estimate and estimate._replace(task=grid.task, method=judge, metric="generated", group="kappa")
 
 
 def cohens_kappa(counts: Floats) -> Floats:

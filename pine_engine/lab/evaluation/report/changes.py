@@ -6,6 +6,7 @@ import numpy as np
 
 from pine_engine.lab.debias.measured import is_order_invariant, method_label
 from pine_engine.lab.evaluation.cautions import label_cautions
+from pine_engine.lab.evaluation.document_orders import AGAIN
 from pine_engine.lab.evaluation.grid import answers_differ
 from pine_engine.lab.evaluation.intervals import share
 from pine_engine.lab.evaluation.record import Record
@@ -17,7 +18,7 @@ CHANGES = "Answers that change"
 def changed_examples(records: Iterable[Record]) -> dict[str, list[bool]]:
     """Return by method whether the answer to each example changes, also where no answers are accepted."""
     by_method: dict[str, dict[str, list[Record]]] = {}
-    for record in records:
+    for record in (one for one in records if one.order_name != AGAIN):
         by_method.setdefault(record.method, {}).setdefault(record.example, []).append(record)
     found: dict[str, list[bool]] = {}
     for method, examples in by_method.items():
