@@ -16,6 +16,7 @@ NUM_COMPONENTS = 30  # principal components of the states that are compared
 SIGMA = 0.1  # scale of the cosine distance
 MAX_CLUSTERS = 20
 MAX_ROUNDS = 300  # of k-means
+ROUNDING = 1e-9  # relative difference of equal distances, such as those of two orders in one cluster
 
 FloatArray = NDArray[np.float64]
 
@@ -61,7 +62,8 @@ def cluster_states(orders: list[tuple[int, ...]], states: FloatArray) -> Cluster
     found = []
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
-        found.append((-len(members), int(members[distances[members].argmin()]), label))
+        is_nearest = distances[members] <= distances[members].min() * (1 + ROUNDING)
+        found.append((-len(members), int(members[is_nearest.argmax()]), label))
     ranks = {label: rank for rank, (*_, label) in enumerate(sorted(found))}
     shown = np.pad(points, ((0, 0), (0, 2)))[:, :2]  # a single component for two orders
     return Clusters(
