@@ -269,7 +269,7 @@ def open_run(plan: Plan) -> Run:
     Raises PineError for options that are not those of the run, and for a method that does not fit the model.
     """
     begun = run_files.find_run(plan.folder)
-    return Run(plan, begun) if begun and _is_complete(plan, begun) else _open_with_model(plan)
+    return Run(plan, begun) if begun and _is_complete(plan, begun) else _open_with_model(plan, begun)
 
 
 def _is_complete(plan: Plan, begun: RunInfo) -> bool:
@@ -301,11 +301,12 @@ def _has_model(begun: RunInfo, model: ModelOptions) -> bool:
     return source.address == begun.address or is_on_hub
 
 
-def _open_with_model(plan: Plan) -> Run:
+def _open_with_model(plan: Plan, begun: RunInfo | None) -> Run:
     """Create or resume a run, with the default methods that fit its model."""
     with ExitStack() as selecting:
-        backend = plan.backend or _load(plan, selecting)
-        settings = _resume_date(plan.settings, run_files.find_run(plan.folder))
+        backend = plan.backend or _load(plan, begun, selecting)
+        begun = begun or run_files.find_run(plan.folder)  # another process may have created it
+        settings = _resume_date(plan.settings, begun)
         if plan.has_default_methods:
             selected = tuple(method.name for method in backend.select_methods(None))
             settings = settings.model_copy(update={"methods": selected})
@@ -327,14 +328,13 @@ def _resume_date(settings: Settings, begun: RunInfo | None) -> Settings:
     return settings.model_copy(update={KWARGS: date | settings.chat_template_kwargs})
 
 
-def _load(plan: Plan, selecting: ExitStack) -> "pine.Engine":
+def _load(plan: Plan, begun: RunInfo | None, selecting: ExitStack) -> "pine.Engine":
     """Load the model in the dtype of the run. One process selects that of a new run for all others.
 
     For a new run, `selecting` holds a lock until the run is there.
     """
     dtype = plan.model.dtype
     if dtype == "auto":
-        begun = run_files.find_run(plan.folder)
         if begun is None and (lock := try_lock(plan.folder / "run.lock", timeout_s=-1)):
             selecting.callback(lock.release)
             if begun := run_files.find_run(plan.folder):
