@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from jinja2 import Template, TemplateError, meta, nodes
 from pydantic import JsonValue, TypeAdapter, ValidationError
@@ -92,21 +92,21 @@ def with_date(tokenizer: Any, kwargs: ChatTemplateKwargs) -> ChatTemplateKwargs:
     return {CLOCK: date.today().isoformat(), **kwargs} if CLOCK in arguments else kwargs
 
 
-def _find_template(tokenizer: Any, kwargs: Mapping[str, Any]) -> "_CompiledTemplate":
-    """Return the chat template for these arguments.
+def _find_template(tokenizer: Any, kwargs: Mapping[str, Any]) -> tuple[Template, frozenset[str]]:
+    """Return the chat template for these arguments, and the names of those that it may use.
 
     Raises InputError if it does not have one of them, and ModelError if it cannot be compiled.
     """
     try:
-        found = _compile(_select_template(tokenizer, kwargs))
+        template, arguments = _compile(_select_template(tokenizer, kwargs))
     except (TemplateError, RecursionError) as error:
         raise _unusable(error) from error
-    if unknown := sorted(kwargs.keys() - found.arguments - {TEMPLATE_NAME}):
-        names = ", ".join(sorted(found.arguments))
+    if unknown := sorted(kwargs.keys() - arguments - {TEMPLATE_NAME}):
+        names = ", ".join(sorted(arguments))
         expected = f"expected one of {names}" if names else "it has none"
         problem = f"unknown argument of the chat template: got {unknown[0]!r:.60}, {expected}"
         raise InputError(f"{problem}. Remove it from {KWARGS}.", field=KWARGS)
-    return found
+    return template, arguments
 
 
 def _unusable(error: Exception) -> ModelError:
@@ -139,18 +139,12 @@ def _read_date(value: Any) -> datetime:
         raise InputError(f"{message}. Correct it in {KWARGS}.", field=KWARGS) from error
 
 
-class _CompiledTemplate(NamedTuple):
-    template: Template
-    arguments: frozenset[str]  # names that the template may use and that are not always given
-
-
 @lru_cache(maxsize=16)
-def _compile(source: str) -> _CompiledTemplate:
-    """Compile a template with limits."""
+def _compile(source: str) -> tuple[Template, frozenset[str]]:
+    """Compile a template with limits; also return the names that it may use and that are not always given."""
     from transformers.utils.chat_template_utils import _compile_jinja_template
 
     tree, finish = compile_limited(_compile_jinja_template("").environment, source)
     variables = meta.find_undeclared_variables(tree) - GIVEN  # without functions, such as the clock
     variables |= {node.name for node in tree.find_all(nodes.Name)} & {CLOCK}
-    arguments = frozenset(name for name in variables if not name.endswith("_token"))
-    return _CompiledTemplate(finish(), arguments)
+    return finish(), frozenset(name for name in variables if not name.endswith("_token"))

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from itertools import cycle
-from typing import Any, NamedTuple
+from typing import Any
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.layout import TokenLayout
@@ -14,16 +14,8 @@ MARK = re.compile(r"</?document>")
 PAIR = ("<document>", "</document>")
 
 
-class MarkedText(NamedTuple):
-    """Text before the documents, the documents, and the text after them, all without marks."""
-
-    prefix: str
-    documents: list[str]
-    suffix: str
-
-
-def split_documents(text: str, *, ignores_earlier: bool = False) -> MarkedText | None:
-    """Return the documents marked in a text, None if there is none.
+def split_documents(text: str, *, ignores_earlier: bool = False) -> tuple[str, list[str], str] | None:
+    """Return the text before the marked documents, these, and the text after them; None without documents.
 
     White space between two documents belongs to the first of them. Documents before other text are those of
     earlier examples: with `ignores_earlier`, they are text before the documents. Raises InputError for them
@@ -47,7 +39,7 @@ def split_documents(text: str, *, ignores_earlier: bool = False) -> MarkedText |
     earlier = zip(documents[:first], gaps[:first], strict=True)
     prefix += "".join(document + gap for document, gap in earlier)
     last = [document + gap for document, gap in zip(documents[first:-1], gaps[first:-1], strict=True)]
-    return MarkedText(prefix, [*last, documents[-1]], gaps[-1])
+    return prefix, [*last, documents[-1]], gaps[-1]
 
 
 def chat_prompt(
@@ -62,14 +54,17 @@ def chat_prompt(
     A plain question is one document, under which every method equals vanilla. Raises InputError.
     """
     marked = split_documents(chat.question, ignores_earlier=ignores_earlier)
+    prefix, documents, suffix = marked or ("", [chat.question], "")
     prompt = build_prompt(
         tokenizer,
-        **(marked or MarkedText("", [chat.question], ""))._asdict(),
+        prefix=prefix,
+        documents=documents,
+        suffix=suffix,
         system=chat.system,
         turns=chat.turns,
         chat_template_kwargs=chat_template_kwargs,
     )
-    return prompt, len(marked.documents) if marked else 0
+    return prompt, len(documents) if marked else 0
 
 
 def tokenize_marked(engine: Any, text: str, *, ignores_earlier: bool = False) -> tuple[TokenLayout, int]:
@@ -78,8 +73,9 @@ def tokenize_marked(engine: Any, text: str, *, ignores_earlier: bool = False) ->
     The layout of a plain text has one document, under which every method equals vanilla. Raises InputError.
     """
     if marked := split_documents(text, ignores_earlier=ignores_earlier):
-        segments = tuple((Piece(document),) for document in marked.documents)
-        prompt = Prompt((Piece(marked.prefix),), segments, (Piece(marked.suffix),))
+        prefix, documents, suffix = marked
+        segments = tuple((Piece(document),) for document in documents)
+        prompt = Prompt((Piece(prefix),), segments, (Piece(suffix),))
         return engine.tokenize(prompt), len(segments)
     ids = tokenize_plain(engine, text)
     if len(ids) < 2:

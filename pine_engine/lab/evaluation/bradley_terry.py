@@ -13,7 +13,6 @@ Sources: Ford 1957, "Solution of a ranking problem from binary comparisons", for
 
 from collections.abc import Iterator, Sequence
 from itertools import permutations
-from typing import NamedTuple
 
 import numpy as np
 
@@ -32,19 +31,12 @@ MAX_GROUPS = 6  # of systems that a note lists
 MAX_STEPS, TOLERANCE = 100, 1e-6  # steps of Newton's method, and the largest last one in Elo points
 
 
-class Comparisons(NamedTuple):
-    """Systems by name, and the wins in each example of the system of the row, (n, S, S)."""
-
-    models: list[str]
-    wins: Floats
-
-
-def comparisons(scores: Scores) -> Comparisons | None:
-    """Return the wins of all systems over each other one, None for fewer than two systems."""
+def comparisons(scores: Scores) -> tuple[list[str], Floats] | None:
+    """Return the systems, and the wins in each example of that of the row, (n, S, S); None for one system."""
     models = sorted({model for record in scores.grid.some_records for model in record.models})
     if len(models) < 2:
         return None
-    return Comparisons(models, np.stack([_wins(records, models, scores) for records in scores.averaged]))
+    return models, np.stack([_wins(records, models, scores) for records in scores.averaged])
 
 
 def rating_estimates(scores: Scores) -> Iterator[Labeled]:
@@ -88,10 +80,11 @@ def rating_notes(scores: Scores) -> Iterator[str]:
     found = comparisons(scores)
     if found is None:
         return
-    total = found.wins.sum(axis=0)
+    systems, wins = found
+    total = wins.sum(axis=0)
     compared = np.flatnonzero((total + total.T).any(axis=1))
     total = total[np.ix_(compared, compared)]
-    models = [found.models[index] for index in compared]
+    models = [systems[index] for index in compared]
     linked, reach = (_reach(edges[None])[0] for edges in (total + total.T > 0, total > 0))
     if len(groups := _groups(linked)) > 1:
         yield f"{_listed(groups, models)}: no verdict compares these groups, nor do their ratings"

@@ -2,21 +2,12 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from pine_engine.lab.debias.estimators import Correction
 from pine_engine.lab.debias.measured import MeasuredMethod
 from pine_engine.lab.debias.plan import is_learned_example
 from pine_engine.lab.evaluation.record import Record
 from pine_engine.prompts.examples import Example
-
-
-class _Learned(NamedTuple):
-    """Numbers of the examples before another one, up to the first that has not been run."""
-
-    numbers: list[tuple[float, ...]]
-    unknown: Example | None
-    is_learned: bool  # True if the wrapper learns from the other example, too
 
 
 class Corrections:
@@ -43,17 +34,24 @@ class Corrections:
 
         None if all have been run. The returned one counts as run, without numbers.
         """
-        if unknown := self._before(example, method).unknown:
+        _, unknown, _ = self._before(example, method)
+        if unknown:
             self._known[method.name, unknown.id] = None
         return unknown
 
     def correction(self, example: Example, method: MeasuredMethod) -> Correction | None:
         """Return the correction for an example, None if the wrapper learns from it."""
         assert method.wrapper and method.wrapper.estimator
-        learned = self._before(example, method)
-        return None if learned.is_learned else method.wrapper.estimator.fit(learned.numbers)
+        numbers, _, is_learned = self._before(example, method)
+        return None if is_learned else method.wrapper.estimator.fit(numbers)
 
-    def _before(self, example: Example, method: MeasuredMethod) -> _Learned:
+    def _before(
+        self, example: Example, method: MeasuredMethod
+    ) -> tuple[list[tuple[float, ...]], Example | None, bool]:
+        """Return the numbers of the examples before one, up to the first that has not been run, and this.
+
+        The last value is True if the wrapper learns from that example, or without one from the given one.
+        """
         assert method.wrapper
         numbers: list[tuple[float, ...]] = []
         for row in self._dataset:
@@ -61,9 +59,9 @@ class Corrections:
                 continue
             is_learned = not numbers or is_learned_example(row.id, method.wrapper.learned_share)
             if row.id == example.id:
-                return _Learned(numbers, None, is_learned)
+                return numbers, None, is_learned
             if is_learned and (method.name, row.id) not in self._known:
-                return _Learned(numbers, row, is_learned)
+                return numbers, row, is_learned
             if is_learned and (found := self._known[method.name, row.id]):
                 numbers.append(found)
         raise AssertionError(f"{example.id} is not an example of the run")

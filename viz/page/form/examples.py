@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, StringConstraints, TypeAdapter
 
 from pine_engine.prompts.answer_words import contains_words
 from pine_engine.prompts.tasks import TASKS, document_letter
+from pine_engine.rows.documents import Document
 from pine_engine.rows.untrusted_json import TupleInput
 from viz.page.common.limits import MAX_DOCUMENTS
 from viz.page.form.documents import KNOWN_TASK, Entries, entries_from
@@ -21,20 +22,13 @@ EXAMPLES_FILE = Path(__file__).parents[3] / "assets" / "examples.json"
 NonEmpty = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
-class ExampleDocument(BaseModel, frozen=True, extra="forbid"):
-    """One document of an example; the title may be empty."""
-
-    text: NonEmpty
-    title: str = ""
-
-
 class FormExample(BaseModel, frozen=True, extra="forbid"):
     """One example."""
 
     name: NonEmpty
     task: Annotated[NonEmpty, KNOWN_TASK]
     question: str
-    documents: Annotated[TupleInput[ExampleDocument], Field(min_length=2, max_length=MAX_DOCUMENTS)]
+    documents: Annotated[TupleInput[Document], Field(min_length=2, max_length=MAX_DOCUMENTS)]
     instruction: str = ""  # empty for the instruction of the task
     note: str = ""  # one sentence on what to observe
     answers: TupleInput[NonEmpty] = ()  # accepted answers; empty if nothing is scored
