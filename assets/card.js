@@ -99,12 +99,6 @@ const drawQr = (context, rows) => {
   );
 };
 
-/* Return the two methods of the finding: the first that depends on the order, and the last that does not. */
-const comparedMethods = ({ methods }) => [
-  methods.find((method) => !method.is_order_invariant),
-  methods.findLast((method) => method.is_order_invariant),
-];
-
 const markOf = (answer) => (answer.is_cut_off ? CUT_OFF : MARKS[answer.is_correct]);
 
 /* Return the distinct answers of a method, the most frequent first, with the number of their orders. */
@@ -121,10 +115,9 @@ export const distinctAnswers = ({ answers }) => {
 
 const drawAnswers = (context, { state }, { order, qr }) => {
   const width = (WIDTH - 2 * EDGE - 24 - (qr ? QR_SIZE + 48 : 0)) / 2;
-  comparedMethods(state).forEach((method, column) => {
-    if (!method) return;
+  state.methods.filter((method) => method.is_compared).forEach((method, column) => {
     const x = EDGE + column * (width + 24);
-    box(context, x, TOP, width, 248, column ? "#e8f6ee" : "#fff", "#cdd4df");
+    box(context, x, TOP, width, 248, method.is_order_invariant ? "#e8f6ee" : "#fff", "#cdd4df");
     let y = write(context, method.label, { x: x + 20, y: TOP + 18, width: width - 40, size: 28, weight: 700 }) + 8;
     const answers = distinctAnswers(method);
     const total = method.answers.filter((answer) => answer?.is_done).length;

@@ -9,7 +9,6 @@ import { joinAnswer } from "./ribbons.js";
 
 const STEP_MS = 1100;
 const isTouch = matchMedia("(hover: none)");
-const MAX_UNGROUPED = 8; // methods
 const SHORT_STRIP = 12; // orders on one line
 
 let latest = null; // state, documents and sequence of orders of the table
@@ -109,8 +108,6 @@ export const mount = ({ element, props, watch }) => {
   const slider = part("[name=order]");
   const sort = part("[name=sort]");
   const rows = new Map(); // by method
-  const groups = new Map(); // row of each group of methods
-  const folded = new Set(); // names of groups
   let state = { methods: [], orders: [] };
   let shown = 0; // index of the order; -1 for one that was not computed
   let leftOut = -1; // document without which the answers are shown, -1 for none
@@ -123,33 +120,22 @@ export const mount = ({ element, props, watch }) => {
 
   // Drawing
 
-  const newGroup = (name) => {
-    const button = h("button", { type: "button" });
-    button.addEventListener("click", () => {
-      if (!folded.delete(name)) folded.add(name);
-      draw();
-    });
-    if (groups.size) folded.add(name); // the first is open
-    const row = h("tr", { className: "page-group" }, h("th", { colSpan: 4, scope: "rowgroup" }, button));
-    groups.set(name, row);
-    return row;
-  };
+  const fold = h("tr", { className: "page-fold" }, h("th", { colSpan: 4 }, h("button", { type: "button", ariaExpanded: "false" })));
+  fold.querySelector("button").addEventListener("click", ({ target }) => {
+    target.ariaExpanded = String(target.ariaExpanded === "false");
+    draw();
+  });
 
-  /* Return the rows of the table; those of many methods are in groups. */
+  /* Return the rows of the table: the compared methods, and a fold with the others. */
   const tableRows = () => {
-    const names = new Set(state.methods.map(({ group }) => group));
-    const isGrouped = state.methods.length > MAX_UNGROUPED && names.size > 1;
-    part(".page-order-table").toggleAttribute("data-many", isGrouped);
-    return [...names].flatMap((name) => {
-      const own = state.methods.filter(({ group }) => group === name).map((method) => rows.get(method.name));
-      for (const row of own) row.hidden = isGrouped && folded.has(name);
-      if (!isGrouped) return own;
-      const head = groups.get(name) ?? newGroup(name);
-      const button = head.querySelector("button");
-      button.textContent = `${name} (${own.length})`;
-      button.setAttribute("aria-expanded", !folded.has(name));
-      return [head, ...own];
-    });
+    const [compared, others] = [true, false].map((isCompared) =>
+      state.methods.filter((method) => method.is_compared === isCompared).map(({ name }) => rows.get(name)),
+    );
+    const button = fold.querySelector("button");
+    button.textContent = `${others.length} other ${others.length === 1 ? "method" : "methods"}`;
+    for (const row of compared) row.hidden = false;
+    for (const row of others) row.hidden = button.ariaExpanded === "false";
+    return others.length ? [...compared, fold, ...others] : compared;
   };
 
   /* Keep the rows of the methods that the table has, and create others. */
@@ -196,7 +182,7 @@ export const mount = ({ element, props, watch }) => {
     Object.assign(slider, { hidden: state.orders.length < 2, max: state.orders.length - 1 });
     slider.value = sequence.indexOf(shown);
     slider.setAttribute("aria-valuetext", table.status);
-    part(".page-order-foot strong").textContent = state.finding;
+    part(".page-order-head strong").textContent = state.finding;
     part("[data-legend]").textContent = state.legend;
     part(".page-order-source").hidden = !state.source;
     part(".page-order-source span").textContent = state.source;

@@ -12,7 +12,7 @@ from typing import Any
 import gradio as gr
 import numpy as np
 
-from pine_engine.methods.table import METHODS, Role
+from pine_engine.methods.table import METHODS
 from pine_engine.prompts.attribution import Attribution, attribute_words
 from pine_engine.prompts.orders import ALL_ORDERS_UP_TO
 from pine_engine.prompts.tasks import document_letter
@@ -30,12 +30,6 @@ from viz.page.answers.shown import Shown
 from viz.page.common.limits import MAX_DOCUMENTS
 from viz.page.form.form import Form
 
-GROUPS: dict[Role, str] = {
-    "method": "Methods of the PINE paper",
-    "control": "Controls",
-    "variant": "Variants",
-    "other": "Other methods",
-}
 LEGEND = "Same number: same answer."
 
 
@@ -63,14 +57,19 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
     is_correct, orders = is_correct_by(shown.form.row, accepted), shown.all_orders
     has_internals = shown.run is None or shown.run.has_internals
     methods = [_method(card, shown, is_correct) for card in shown.cards]
+    compared = compared_methods(methods)
+    others = [method for method in methods if method not in compared]
     task = shown.form.row
     legend = f"Letter: document of the {task.nouns.finding}." if task.has_letters else LEGEND
     return json.dumps(
         {
-            "methods": methods,
+            "methods": [
+                *(method | {"is_compared": True} for method in compared),
+                *(method | {"is_compared": False} for method in others),
+            ],
             "orders": orders,
             "shown": orders.index(shown.form.order) if shown.form.order in orders else 0,
-            "finding": finding(methods),
+            "finding": " ".join(filter(None, map(_count, compared))),
             "legend": legend if len(orders) > 1 else "",
             "rule": scoring_note(shown.form.row, accepted),
             **_source(shown.orders),
@@ -157,7 +156,6 @@ def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | 
     return {
         "name": card.method,
         "label": card.row.label,
-        "group": GROUPS[card.row.role],
         "note": card.row.description.partition(":")[0],
         "term": anchor(card.row.label) if card.row.label in TERMS else "",
         "is_order_invariant": card.row.is_order_invariant,
@@ -223,15 +221,17 @@ def _ends(positions: DocumentPositions) -> tuple[int, int]:
     return first, max([*ends, *positions.queries.values()])
 
 
-def finding(methods: Sequence[Mapping[str, Any]]) -> str:
-    """Return one sentence on each method that depends on the order, then on the last that does not."""
-    parts = []
-    for wanted in (False, True):
-        of_kind = [method for method in methods if method["is_order_invariant"] is wanted]
-        if of_kind:
-            usual = [method for method in of_kind if METHODS[method["name"]].is_default] or of_kind
-            parts.append(_count(usual[-1] if wanted else usual[0]))
-    return " ".join(filter(None, parts))
+def compared_methods(methods: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the first method that depends on the order, and the last that does not, as far as there are any.
+
+    They are default methods, if there are any of their kind.
+    """
+    found = []
+    for is_invariant, place in ((False, 0), (True, -1)):
+        of_kind = [method for method in methods if method["is_order_invariant"] is is_invariant]
+        usual = [method for method in of_kind if METHODS[method["name"]].is_default] or of_kind
+        found += usual[place:][:1]
+    return found
 
 
 def _count(method: Mapping[str, Any]) -> str:
