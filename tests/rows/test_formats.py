@@ -87,6 +87,7 @@ ROWS: dict[str, tuple[Any, list[str], int | None]] = {
     "FlagEmbedding": (
         {"query": WHO, "pos": [ANN], "neg": [BEN], "pos_scores": [1.0], "neg_scores": [0.1], "prompt": "Find",
          "type": "normal"}, [], 0),
+    "FlagEmbedding, several positive": ({"query": WHO, "pos": TEXTS, "neg": []}, [], None),
     "Bedrock": (
         {"question": WHO, "retrievalResults": hits("content", "text", location={"type": "S3"}, metadata={})},
         [], None),

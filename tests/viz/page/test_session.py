@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+import pine_engine as pine
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
 from tests.support.junk import JUNK
@@ -31,6 +32,8 @@ FORM = Form(
     "retrieval_qa", "Why?", "", ("vanilla", "pine"), 48, (Entry(1, "Sun", "It shines."), Entry(0, "", "x"))
 )
 SESSION = record_of(FORM, accepted="", ran=True, selection={"query": "suffix 3", "layer": None, "head": 2})
+
+CERTIFICATE = Path(__file__).parents[2] / "golden" / "outputs" / "version_1" / "certificate.json"
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 
@@ -52,6 +55,18 @@ def test_session_is_read_back_from_link_and_file(form: Form, accepted: str, ran:
     assert from_code(code) == session == RunRecord.model_validate_json(to_json(session))
     assert set(code) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
     assert (session.form, session.accepted) == (form, accepted)
+
+
+def test_certificate_opens_in_its_first_order(tmp_path: Path) -> None:
+    certificate = pine.read_certificate(CERTIFICATE)
+    stored, *others = certificate.orders
+    moved = certificate.model_copy(update={"orders": [*others, stored]})
+    file = tmp_path / "certificate.json"
+    file.write_text(moved.model_dump_json(), encoding="utf-8")
+    written = [document.text for document in certificate.request.documents]
+    documents = from_file(file).documents
+    assert others[0] != stored
+    assert [(one.letter, one.text) for one in documents] == [(place, written[place]) for place in others[0]]
 
 
 def test_session_file_is_read_again_and_a_large_one_is_not(tmp_path: Path) -> None:

@@ -119,6 +119,17 @@ def test_answers_that_are_cut_off_are_marked_in_a_link_too() -> None:
         assert [(cell["is_correct"], cell["is_cut_off"]) for cell in pine["answers"]] == [(False, True)] * 2
 
 
+def test_positions_of_unseen_documents_are_left_out() -> None:
+    own = shown()
+    (order, first), *others = own.earlier.items()
+    assert first.positions
+    unseen = first.positions._replace(starts={"pine": np.array([5, -1])})
+    earlier = dict([(order, replace(first, positions=unseen)), *others])
+    found = share_answers(EMPTY, replace(own, earlier=earlier))
+    assert [one.starts for one in found.answers] == [(), ()]
+    assert from_code(to_code(found)) == found
+
+
 def own_run(view: Shown) -> Shown:
     """Return the view of a run with these answers."""
     run: Any = SimpleNamespace(orders=view.earlier, has_internals=True, joined=lambda earlier: run)
