@@ -90,6 +90,19 @@ export const wordsOf = ({ tokens, shares }) => {
   return words;
 };
 
+/* Return the letters and numbers of a text as words between blanks. */
+const spaced = (text) => ` ${(text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).join(" ")} `;
+
+/* Return whether the answer without a document has the word of a token, as a text; "" if that is not known. */
+const effectOf = (answer, token, document, letter) => {
+  const without = answer.without?.[document];
+  const { pieces } = wordsOf(answer).find((one) => one.pieces.some((piece) => piece.token === token));
+  const word = pieces.map(({ text }) => text).join("").replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, "");
+  if (without == null || !word) return "";
+  const isKept = spaced(without).includes(spaced(word));
+  return isKept ? ` But the answer without ${letter} has “${word}”, too.` : ` Without ${letter}, “${word}” is gone.`;
+};
+
 /* Return the places of documents, question and query on a ruler, in percent of its length, and the share of the
    attention of the query on each document. */
 export const positionsOf = (record, { method, answer, token }) => {
@@ -116,6 +129,6 @@ export const positionsOf = (record, { method, answer, token }) => {
     query: { left: scale * (query + 0.5 - first), text: `query ${query}` },
     caption:
       `${visible(answer.tokens[token])}: ${share} of the attention on ${documents[source].letter}, ` +
-      `${places[source] ?? "in between"}.`,
+      `${places[source] ?? "in between"}.${effectOf(answer, token, source, documents[source].letter)}`,
   };
 };

@@ -81,6 +81,27 @@ def test_positions_are_on_the_ruler_without_gaps(call: Call, record: dict[str, A
     assert ends[-1][1] < 100 and found["query"]["left"] < ends[-1][1]
 
 
+@pytest.mark.parametrize(
+    ("without", "end"), [("It was 1913.", "too."), ("In 19139", "gone."), (None, "nearest.")]
+)
+def test_caption_compares_attention_with_the_answer_without(call: Call, without: str, end: str) -> None:
+    documents = [{"letter": letter, "length": 3} for letter in "AB"]
+    record = {
+        "prefix_length": 1,
+        "documents_end": 7,
+        "suffix_length": 2,
+        "num_tokens": 2,
+        "documents": documents,
+    }
+    answer = {
+        "tokens": ["In", " 19", "13."],
+        "shares": [[0, 0], [0, 0.9], [0.1, 0.6]],
+        "starts": [[1, 4]] * 3,
+    }
+    given = {"method": "pine", "token": 2, "answer": answer | {"without": [None, without]}}
+    assert call("why_steps.positionsOf", record, given)["caption"].endswith(end)
+
+
 def test_words_join_tokens_and_select_the_strongest(call: Call) -> None:
     tokens, shares = ["In", " the", " cas", "tle", "."], [[0, 0], [0, 0], [0.1, 0.7], [0.9, 0], [0, 0.2]]
     words = call("why_steps.wordsOf", {"tokens": tokens, "shares": shares})

@@ -18,7 +18,7 @@ from viz.drawing.text import shorten
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.answer_tokens import AnswerTokens, first_difference
 from viz.figures.importance import normalize
-from viz.page.answers.order_answers import OrderAnswers
+from viz.page.answers.order_answers import Order, OrderAnswers
 from viz.page.answers.recordings import RECORDED
 from viz.page.answers.run import Run
 from viz.page.answers.shown import Shown
@@ -69,11 +69,23 @@ def why_json(run: Run | None, shown: Shown | None = None) -> str:
     """
     example = example_of(shown.form) if shown and shown.recorded else None
     if example is None and run is not None and can_explain(run):
-        return json.dumps(why_record(run) | {"is_replaced": False})
+        return json.dumps(with_texts_without(why_record(run), run.orders) | {"is_replaced": False})
     is_replaced = example is None and run is not None and run.has_internals
     records, first = recorded_why(), load_examples()[0]
     record = records.get(example.name if example else "") or records[first.name]
+    if example and shown:
+        record = with_texts_without(record, shown.orders)
     return json.dumps(record | {"is_replaced": is_replaced})
+
+
+def with_texts_without(record: dict[str, Any], orders: Mapping[Order, OrderAnswers]) -> dict[str, Any]:
+    """Return the steps with the answers without each document, null where they are unknown."""
+    steps = []
+    for step in record["orders"]:
+        answers = orders.get(tuple(step["order"]), OrderAnswers({}))
+        without = {method: answers.texts_without.get(method) for method in METHODS}
+        steps.append(step | {method: step[method] | {"without": without[method]} for method in METHODS})
+    return record | {"orders": steps}
 
 
 @cache

@@ -44,6 +44,14 @@ def test_other_orders_move_documents_of_vanilla_only() -> None:
     assert len({"".join(shown["vanilla"]["tokens"]) for shown in RECORD["orders"]}) == 3
 
 
+def test_steps_have_the_answers_without_each_document() -> None:
+    texts = {"vanilla": ("a", "b", None), "pine": ("c", "d", "e")}
+    orders = RUN.orders | {RUN.order: replace(RUN.orders[RUN.order], texts_without=texts)}
+    first, second, *_ = json.loads(why_json(replace(RUN, orders=orders)))["orders"]
+    assert [first[method]["without"] for method in METHODS] == [["a", "b", None], ["c", "d", "e"]]
+    assert second["pine"]["without"] is None
+
+
 def test_first_token_is_where_the_answers_part() -> None:
     for shown in RECORD["orders"]:
         vanilla, pine = (shown[method] for method in ("vanilla", "pine"))
