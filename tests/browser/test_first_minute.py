@@ -219,7 +219,7 @@ def test_each_example_has_its_answers_and_plays_without_the_server(page: Page) -
     for example, count in ((FOUR, 24), (DEFAULT, 6), (SHORT, 2)):
         pick(page, example)
         expect(ticks).to_have_count(count)
-        counts = page.locator("#order-table .page-tick-count").evaluate_all(BOXES)
+        counts = page.locator("#order-table .page-tick-count:visible").evaluate_all(BOXES)
         assert all(0 < box["right"] <= LAPTOP["width"] for box in counts), count
     page.evaluate(WATCH_ORDERS)
     sent: list[str] = []
@@ -274,6 +274,8 @@ def test_dark_page_plays_once_and_explains_why_by_keyboard(page: Page) -> None:
     expect(page.get_by_role("button", name="Play 6 orders")).to_be_visible()
     page.set_viewport_size(LAPTOP)
     page.get_by_label("Example", exact=True).focus()  # its list opens
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Without document A")).to_be_focused()
     page.keyboard.press("Tab")
     expect(page.get_by_label("Title, document in slot 1", exact=True)).to_be_focused()
     wait_for_model(page)  # a reload ends events, about which gradio complains
@@ -439,7 +441,7 @@ def test_first_visit_guesses_before_the_page(browser: Browser, app: ServedApp) -
         for hidden in (header, "#question", "#order-table table"):
             expect(page.locator(hidden)).to_be_hidden()
         assert page.evaluate(CONTROLS) <= 6
-        assert len(page.locator(guess).inner_text().split()) <= 40
+        assert len(page.locator(guess).inner_text().split()) <= 50
         assert violations(page, guess) == []
         before = page.locator(f"{guess} ins").inner_text()
 

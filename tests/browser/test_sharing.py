@@ -43,6 +43,7 @@ LINKED = "The lamp is blue."
 CODE = to_code(
     record_of(Form("retrieval_qa", "Which lamp?", "", ("pine",), 8, (Entry(0, "", LINKED),)), accepted="")
 )
+SOURCES = "#order-table :is(.page-source, .page-no-source)"
 LINK = "#link input, #link textarea"
 KEPT = "Your draft is saved in this browser"
 NOT_KEPT = "Drafts cannot be saved"
@@ -101,8 +102,9 @@ def test_work_is_shared_by_link_and_file(page: Page, open_page: OpenPage, tmp_pa
     expect(page.locator("#shuffle-status")).to_contain_text("Done:", timeout=RUN_MS)
     answers = answer_texts(page)
     assert len(answers) == 2
-    decisive = page.locator("#order-table .page-source").all_inner_texts()
-    assert decisive
+    expect(page.locator("#without-status")).to_contain_text("Done:", timeout=RUN_MS)
+    sources = page.locator(SOURCES).all_inner_texts()
+    assert sources
     open_tab(page, "Document importance")
     choose(page, "Layer", "layer 7")
     expect(page.locator("#figure-importance .pine-figure-title")).to_contain_text("layer 7")
@@ -123,7 +125,7 @@ def test_work_is_shared_by_link_and_file(page: Page, open_page: OpenPage, tmp_pa
         expect(source).to_contain_text("Computed by someone else")
         expect(other.locator("#start-all")).to_have_text("▶ Play 2 orders")
         assert answer_texts(other) == answers
-        assert other.locator("#order-table .page-source").all_inner_texts() == decisive
+        assert other.locator(SOURCES).all_inner_texts() == sources
         source.get_by_role("button", name="Check").click()
         expect(source).to_contain_text("your run gave the same 4 answers", timeout=RUN_MS)
         other.get_by_role("tab", name="Lab").click()
