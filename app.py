@@ -23,6 +23,7 @@ os.environ["FORWARDED_ALLOW_IPS"] = ""
 import viz.page.gradio_patches  # noqa: F401 - before gradio is imported
 
 # isort: split
+from gradio import I18n
 from gradio.routes import App
 from starlette.middleware import Middleware
 from starlette_compress import CompressMiddleware, remove_compress_type
@@ -68,6 +69,7 @@ LOOK: dict[str, Any] = {
     "footer_links": ["api"],
     "run_history": False,
     "ssr_mode": False,
+    "i18n": I18n(en={"common.complete": "Done"}),  # spoken after an event, and missing in gradio
 }
 
 QUEUE_SIZE = 32  # runs that wait for the model

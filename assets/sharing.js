@@ -62,6 +62,7 @@ const openMenu = ({ target, newState }) => {
     const button = document.getElementById(item.dataset.clickTarget);
     item.hidden = !button;
     item.disabled = Boolean(button?.disabled);
+    item.title = item.disabled ? "Run first: the answers on the page are not of a run of yours." : "";
   }
 };
 document.addEventListener("toggle", openMenu, true); // the event does not bubble

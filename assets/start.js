@@ -7,9 +7,10 @@ export const mount = ({ element, props, watch }) => {
 
   const draw = () => {
     const { label, plays, runs_one: runsOne, problem } = JSON.parse(props.value);
+    const disable = (button, reason) => Object.assign(button, { disabled: Boolean(reason), title: reason });
     all.textContent = plays && isPlaying ? "❚❚ Pause" : label;
-    all.disabled = Boolean(problem) && !plays;
-    one.disabled = Boolean(problem);
+    disable(all, plays ? "" : problem);
+    disable(one, problem);
     one.hidden = runsOne;
   };
 

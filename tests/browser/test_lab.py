@@ -145,7 +145,7 @@ def assert_orders_and_slots_are_drawn_and_certified(page: Page, folder: Path) ->
         assert first[column] == second[column] != "–"
     plot = page.locator("#shuffle-matrix .pine-plot")
     click_cell(plot, 1, 0, 2, 4)
-    answer = page.locator("#shuffle-answer h4")
+    answer = page.locator("#shuffle-answer h3")
     expect(answer).to_contain_text("Vanilla")
     clicked = answer.inner_text()
     plot.focus()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.drawing.text import shorten
+from viz.drawing.text import ordinal, shorten
 from viz.figures.frame import (
     FloatArray,
     answer_queries,
@@ -68,7 +68,7 @@ def plot_answer_importance(
     labels = [plain(shorten(text, _MAX_TOKEN_CHARACTERS)) for text in tokens[: len(values)]]
     figure.update_yaxes(
         tickvals=list(range(len(values))),
-        ticktext=[f"{number} {label}" for number, label in enumerate(labels, start=1)],
+        ticktext=[f"{label} ({ordinal(number)})" for number, label in enumerate(labels, start=1)],
     )
     return figure
 

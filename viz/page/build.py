@@ -59,7 +59,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         reader = FileReader(sources.runs)
         add_api(Host(sources, settings, reader))  # first, so that no private event takes one of their names
         with gr.Row(elem_id="header"):
-            gr.HTML(f"<h1>{TITLE}</h1><p>{QUESTION}</p>", scale=3, min_width=300)
+            gr.HTML(f"<h1>{TITLE}</h1><h2>{QUESTION}</h2>", scale=3, min_width=300)
             model = gr.HTML(status_html(sources.main.status), elem_id="model-status", min_width=220)
             toggle = gr.Button(
                 OPEN,

@@ -3,7 +3,7 @@
 button -> bind_job (queue, model) -> shuffle(engine, form) yields Shown -> draw_figures() -> widgets
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from viz.figures.positions_by_order import plot_document_positions
 from viz.figures.shuffle import plot_shuffle
 from viz.page.answers.answering import accepted_answers, is_correct_by
 from viz.page.answers.form_run import Started, clear_before, end_run, show_view, start_run
-from viz.page.answers.order_answers import Order
+from viz.page.answers.order_answers import Order, OrderAnswers
 from viz.page.answers.run import Run
 from viz.page.answers.shown import Inputs, Shown
 from viz.page.answers.workspace import Workspace
@@ -59,11 +59,11 @@ def shuffle_tab(
     Returns the events of a shuffle test and of a resumed run, and the results of a shuffle test.
     """
     figures = ShuffleFigures()
-    inputs, drawings = [figures.panel, figures.drawn, page.accepted], figures.outputs
+    inputs, drawings = [figures.panel, figures.drawn, page.shown, page.accepted], figures.outputs
     page.accepted.change(bind(draw_again, figures), inputs, drawings, **PRIVATE_EVENT)
     figures.section.expand(bind(open_figures, figures), inputs, drawings, **PRIVATE_EVENT)
     figures.section.collapse(close_figures, figures.panel, **PRIVATE_EVENT)
-    page.origin.change(bind(clear_figures, figures), [figures.drawn, page.origin], drawings, **PRIVATE_EVENT)
+    page.origin.change(bind(clear_figures, figures), [*inputs[:-1], page.origin], drawings, **PRIVATE_EVENT)
     for figure in (figures.matrix, figures.logprobs):
         figure.select(show_answer, figures.drawn, figures.answer, **PRIVATE_EVENT)
     options = [page.num_orders, page.seed, page.controls]
@@ -91,32 +91,48 @@ def draw_figures(
     is_correct = is_correct_by(run.form.row, accepted_answers(accepted))
     methods = [METHODS[card.method] for card in view.cards]
     labels = {method.name: method.label for method in methods}
-    positions = [answers.positions for answers in run.orders.values() if answers.positions]
     rows = run.comparisons
     return {
         figures.drawn: view,
         figures.verdict: verdict_html(methods, rows, caption=run.caption, is_right=is_correct),
         figures.matrix: figure_value(plot_shuffle(rows, labels=labels, is_right=is_correct)),
-        figures.positions: figure_value(
-            plot_document_positions(positions, query="the decisive token of each answer", labels=labels)
-            if positions
-            else None
-        ),
+        figures.positions: _positions(run.orders.values(), labels),
         figures.logprobs: figure_value(
             plot_logprob_by_order(rows, labels=labels) if run.has_internals else None
         ),
     }
 
 
-def draw_again(figures: ShuffleFigures, panel: dict[str, bool], view: Shown | None, accepted: Any) -> Any:
+def _positions(orders: Iterable[OrderAnswers], labels: Mapping[str, str] | None = None) -> str:
+    known = [answers.positions for answers in orders if answers.positions]
+    query = "the decisive token of each answer"
+    return figure_value(plot_document_positions(known, query=query, labels=labels) if known else None)
+
+
+def draw_without_run(figures: ShuffleFigures, shown: Shown) -> Updates:
+    """Return the updates without a shuffle test: what precomputed or shared answers have of it."""
+    empty = dict.fromkeys([figures.matrix, figures.logprobs, figures.answer], "")
+    labels = {card.method: card.row.label for card in shown.cards}
+    panel = empty_panel(EMPTY_TEXT, press="shuffle", label="Run all orders")
+    positions = _positions(shown.orders.values(), labels)
+    return {figures.drawn: None, figures.verdict: panel, figures.positions: positions} | empty
+
+
+def draw_again(
+    figures: ShuffleFigures, panel: dict[str, bool], view: Shown | None, shown: Shown, accepted: Any
+) -> Any:
     """Return the updates that draw the last shuffle test, scored by the accepted answers."""
-    return gr.skip() if view is None else draw_figures(figures, panel, view, accepted)
+    if view is None:
+        return draw_without_run(figures, shown) if panel["is_open"] else gr.skip()
+    return draw_figures(figures, panel, view, accepted)
 
 
-def open_figures(figures: ShuffleFigures, panel: dict[str, bool], view: Shown | None, accepted: Any) -> Any:
+def open_figures(
+    figures: ShuffleFigures, panel: dict[str, bool], view: Shown | None, shown: Shown, accepted: Any
+) -> Any:
     """Note that the section is open, and draw it."""
     panel["is_open"] = True
-    return draw_again(figures, panel, view, accepted)
+    return draw_again(figures, panel, view, shown, accepted)
 
 
 def close_figures(panel: dict[str, bool]) -> None:
@@ -124,12 +140,12 @@ def close_figures(panel: dict[str, bool]) -> None:
     panel["is_open"] = False
 
 
-def clear_figures(figures: ShuffleFigures, view: Shown | None, inputs: Inputs | None) -> Any:
+def clear_figures(
+    figures: ShuffleFigures, panel: dict[str, bool], view: Shown | None, shown: Shown, inputs: Inputs | None
+) -> Any:
     """Return the updates that clear the figures, if the answers on the page are of other inputs."""
-    if view is None or (inputs and not view.changes(inputs)):
-        return gr.skip()
-    empty = dict.fromkeys([figures.matrix, figures.positions, figures.logprobs, figures.answer], "")
-    return {figures.drawn: None, figures.verdict: empty_panel(EMPTY_TEXT)} | empty
+    is_same = inputs and not view.changes(inputs) if view else not panel["is_open"]
+    return gr.skip() if is_same else draw_without_run(figures, shown)
 
 
 # gradio reads the hints of functions that take an event, so they name no type that is not imported.

@@ -23,6 +23,7 @@ from tests.support.viz_reading import read_html
 from tests.support.widgets import built
 from viz.cards.answers import AnswerCard
 from viz.page.answers.order_answers import Order, OrderAnswers
+from viz.page.answers.recordings import recorded_of
 from viz.page.answers.run import Run
 from viz.page.answers.shown import Shown
 from viz.page.answers.workspace import Workspace
@@ -31,6 +32,7 @@ from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_from, entries_json
 from viz.page.form.examples import NO_EXAMPLE, load_examples
 from viz.page.form.form import form_request
+from viz.page.form.options import DEFAULT_METHODS
 from viz.page.form.orders import with_controls
 from viz.page.jobs.loader import EngineSource
 from viz.page.shuffle import answer_html, orders_to_run, shuffle_tab
@@ -255,7 +257,7 @@ def test_figures_are_drawn_while_their_section_is_open(events: dict[str, Any]) -
     assert not ended.keys() & set(FIGURES)
     panel = {"is_open": False}
     for name in ("draw_again", "open_figures", "draw_again"):
-        shown = last_values([events[name].fn(panel, ended["Shown"], None)])
+        shown = last_values([events[name].fn(panel, ended["Shown"], ended["Shown"], None)])
         assert (set(FIGURES) <= shown.keys()) == panel["is_open"]
     events["close_figures"].fn(panel)
     assert not panel["is_open"]
@@ -316,6 +318,19 @@ def test_figures_of_other_inputs_than_the_answers_are_cleared(
     events: dict[str, Any], views: list[Shown]
 ) -> None:
     clear, form = events["clear_figures"].fn, views[-1].form
-    assert clear(views[-1], (replace(form, entries=THREE), None)) == gr.skip() == clear(None, (form, None))
+    closed, last = {"is_open": False}, views[-1]
+    same = clear(closed, last, last, (replace(form, entries=THREE), None))
+    assert same == gr.skip() == clear(closed, None, last, (form, None))
     for other in (None, (replace(form, question="Another?"), None)):
-        assert set(FIGURES) <= last_values([clear(views[-1], other)]).keys()
+        assert set(FIGURES) <= last_values([clear(closed, last, last, other)]).keys()
+
+
+def test_recorded_answers_have_positions_and_a_run_button(events: dict[str, Any]) -> None:
+    recorded = recorded_of(load_examples()[0].form(DEFAULT_METHODS))
+    opened = last_values([events["open_figures"].fn({"is_open": False}, None, recorded, None)])
+    frames = json.loads(opened["shuffle-positions"])["frames"]
+    assert [len(frame["data"]) for frame in frames] == [3] * 6
+    assert 'data-click-target="shuffle"' in opened["shuffle-verdict"]
+    own = replace(recorded, earlier={})
+    cleared = last_values([events["clear_figures"].fn({"is_open": True}, None, own, None)])
+    assert cleared["shuffle-positions"] == "" == cleared["shuffle-matrix"]

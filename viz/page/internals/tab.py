@@ -97,8 +97,7 @@ class Internals:
                 js_on_load=f"pine.bridge.mount({{ props, trigger, most: {MAX_SELECTIONS} }});",
             )
             self.announcement = gr.HTML(spoken(""), elem_id="query-announcement")
-            empty = empty_panel(NO_RUN, press="run", label="Run")
-            self.summary = gr.HTML(empty, elem_id="internals-summary")
+            self.summary = gr.HTML(SKELETON, elem_id="internals-summary")
             with gr.Column(visible=False, elem_id="internals-pictures") as self.body:
                 with gr.Row(elem_classes="page-row page-selection"):
                     self.controls = {  # by field of the selection
@@ -180,7 +179,7 @@ def show_selection(tab: Internals, run: Run, selection: Selection) -> Updates:
 def show_run(tab: Internals, run: Run | None, view: View) -> Updates:
     """Return the updates that show a run, without drawings."""
     if run is None:
-        return {}
+        return {tab.summary: empty_panel(NO_RUN, press="run", label="Run")}
     if view.selection is None:
         panel = empty_panel(f"{run.model}: {NO_INTERNALS}")
         return {tab.summary: panel, tab.body: gr.update(visible=False), tab.wanted: {}}

@@ -30,7 +30,9 @@ class View:
 
     page_tab: str = ""  # label of the open tab of the page; "" for the first one
     page_click: float = 0  # number of the click that opened it
-    stale: set[str] = field(default_factory=lambda: {TUTORIAL})  # tabs that show nothing or an earlier run
+    stale: set[str] = field(
+        default_factory=lambda: {LAB, TUTORIAL}
+    )  # tabs that show nothing or an earlier run
     why: int = 0  # hash of what Why shows
     tab: str = FIRST_TAB
     click: float = 0

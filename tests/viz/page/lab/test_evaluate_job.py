@@ -173,7 +173,7 @@ def test_finished_evaluation_has_findings_tables_and_flat_curve_of_pine(views: l
     assert changes_table(last.records).rows[1] == ("PINE", "yes", "0 of 2")
     assert "PINE has" in root.with_class("pine-findings")[0].text
     tables = task_part("retrieval_qa", [last.run]).tables
-    assert [one.text for one in root.all("h4")][2:] == [table.title for table in tables]
+    assert [one.text for one in root.all("h3")][2:] == [table.title for table in tables]
     (curve,) = curves_of(last, last.run)
     assert (curve.places, curve.levels) == (("1", "4"), ())
     vanilla, pine = ([one and one.mean for one in line.values] for line in curve.lines)
