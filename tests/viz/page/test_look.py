@@ -1,6 +1,7 @@
 """Look of the page: shades of distinct answers, and the order of headings."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import gradio as gr
@@ -35,7 +36,7 @@ def test_headings_skip_no_level() -> None:
     texts = [f"{widget.value}{widget.html_template}" for widget in widgets]
     levels = [int(level) for text in texts for level in re.findall(r"<h(\d)", text)]
     assert levels[:3] == [1, 2, 2], "the last is that of the guess"
-    assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False)), levels
+    assert all(after <= before + 1 for before, after in pairwise(levels)), levels
     for name in ("compare", "measured", "shuffle_answer", "tutorial", "why", "_macros"):
         source = (ROOT / "viz" / "templates" / f"{name}.html").read_text(encoding="utf-8")
         assert re.findall(r"<h(\d)", source)[0] == "3", name
