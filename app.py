@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 # Read by gradio: no requests to other hosts, and no statistics of the last ten thousand events, which take
 # longer than an event. /metrics has other statistics.
@@ -31,6 +31,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 import pine_engine as pine
 from pine_engine.additions import find_addition
+from pine_engine.errors import PineError
 from pine_engine.models.embedded import EMBEDDED_NAME, Progress
 from pine_engine.models.resources import free_memory
 from pine_engine.prompts.tasks import TASKS
@@ -58,9 +59,6 @@ from viz.page.serving.request_limits import limit_request, limit_uploads
 from viz.page.serving.routes import add_routes
 from viz.page.serving.sessions import Sessions
 from viz.page.serving.shutdown import end_process, end_signal, shut_down, wait_for_end
-
-if TYPE_CHECKING:
-    from pine_engine.endpoint.client import Endpoint
 
 LOOK: dict[str, Any] = {
     "theme": page_theme(),
@@ -132,7 +130,7 @@ def engine_source(name: str | None, dtype: str, device: str) -> EngineSource:
 def host_source(settings: HostSettings) -> tuple[EngineSource, Sequence[str] | None]:
     """Return the source of the model of the host, and the models that visitors may select; None for any.
 
-    Exit with status 2 for an endpoint on ZeroGPU.
+    Exit with status 2 for an endpoint on ZeroGPU, and for one that cannot be opened.
     """
     if not (settings.endpoint and settings.model):
         # On ZeroGPU a model can only be used if it was there before the page was launched.
@@ -142,22 +140,27 @@ def host_source(settings: HostSettings) -> tuple[EngineSource, Sequence[str] | N
         message = "PINE_ENDPOINT does not run on ZeroGPU: an endpoint needs no GPU. Remove it, or select CPU."
         print(message, file=sys.stderr)
         sys.exit(2)
-    return endpoint_source(settings.endpoint, settings.model, settings.extra_body), ()
+    try:
+        return endpoint_source(settings.endpoint, settings.model, settings.extra_body), ()
+    except PineError as error:
+        print(f"Cannot open PINE_ENDPOINT: {error}.", file=sys.stderr)
+        sys.exit(2)
 
 
 def endpoint_source(url: str, model: str, extra_body: str = "") -> EngineSource:
-    """Return an engine source of a model behind an address, which visitors do not see.
+    """Return a loaded engine source of a model behind an address, which visitors do not see.
+
+    Raises PineError for a package that is missing, and for an invalid address, key or field. Nothing is sent.
 
     extra_body: further fields of each request, as a JSON object.
     """
+    from pine_engine.endpoint.client import Endpoint  # imports torch
 
-    def open_endpoint() -> "Endpoint":
-        from pine_engine.endpoint.client import Endpoint  # imports torch
-
-        key, fields = os.environ.get("OPENAI_API_KEY"), json.loads(extra_body or "{}")
-        return Endpoint(url, model, api_key=key, extra_body=fields, model_ref="PINE_ENDPOINT")
-
-    return EngineSource(open_endpoint, model)
+    key, fields = os.environ.get("OPENAI_API_KEY"), json.loads(extra_body or "{}")
+    endpoint = Endpoint(url, model, api_key=key, extra_body=fields, model_ref="PINE_ENDPOINT")
+    source = EngineSource(lambda: endpoint, model)
+    source.load_here()  # the page is drawn with its methods
+    return source
 
 
 def own_sources(device: str) -> dict[str, EngineSource]:

@@ -49,7 +49,7 @@ def test_methods_that_do_not_fit_are_disabled_with_the_reason(page: Page, hybrid
     control(page, "Model").press("Enter")
     expect(page.locator("#model-facts")).to_contain_text("recurrent, state-space or convolution")
     page.locator("#load-model").click()
-    expect(page.locator("#model-status")).to_contain_text("only methods that need passes fit")
+    expect(page.locator("#model-status")).to_contain_text("no methods that change attention")
     boxes = page.locator("#methods")
     expect(boxes.locator("input[name=pine]")).to_be_disabled()
     expect(boxes.locator("label", has=page.locator("input[name=pine]"))).to_have_attribute(

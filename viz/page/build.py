@@ -196,7 +196,8 @@ def look(sources: Sources, choice: Choice | None) -> tuple[Any, ...]:
     Then the note of each of two tabs that show internals, if the model returns none.
     """
     status = sources.status(choice)
-    note = notice(status.no_internals, kind="note") if status.no_internals else ""
+    lacking = f"{status.no_internals} To see them, run PINE Explorer with a model that it loads."
+    note = notice(lacking, kind="note") if status.no_internals else ""
     return status_html(status), (choice, status.stage), gr.Timer(active=status.stage == "loading"), note, note
 
 

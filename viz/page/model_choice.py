@@ -119,7 +119,7 @@ class ModelPicker:
                 )
             self.facts = gr.HTML("", elem_id="model-facts")
             with gr.Row(elem_classes="page-row"):
-                self.bar = JobBar("Load model", run_id="load-model", stop_id="stop-loading", min_width=120)
+                self.bar = JobBar("Load model", run_id="load-model", stop_id="stop-loading")
             self.bar.build_status("", status_id="load-status")
         self.chosen = gr.State(None)  # choice of the user; None for the model of the host
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ from pine_engine.scheduling.job import Job
 from tests.support.api_server import running_server
 from tests.support.running import logged, one_run, run_views, views_of
 from tests.support.runs import THREE, form_of
-from tests.support.widgets import built
+from tests.support.widgets import build_app, built
 from viz.cards.shuffle import shuffle_answer, verdict_sentence
 from viz.figures.shuffle import plot_shuffle
 from viz.lab.page.api import measured
@@ -30,6 +31,7 @@ from viz.lab.page.data_sets import read_built_in
 from viz.lab.page.evaluate import fit_metrics
 from viz.lab.page.evaluate_job import MeasureRequest, prepare_measure
 from viz.page.answers.answering import prepare_answers, shown_html
+from viz.page.answers.form_state import inspect_form
 from viz.page.answers.order_table import order_table_json
 from viz.page.answers.run import Run
 from viz.page.answers.shown import Shown
@@ -157,7 +159,7 @@ def test_download_has_answers_and_the_command(run: Run) -> None:
 
 def test_methods_that_need_more_are_disabled_and_refused(endpoint: Endpoint) -> None:
     sources = app.all_sources(source_of(lambda: endpoint), None, DEFAULTS)
-    assert sources.main.status.sentence == "tiny · endpoint · only methods that need texts fit"
+    assert sources.main.status.sentence == "tiny · endpoint · no methods that change attention"
     misfits, boxes = built(lambda: (gr.HTML(), gr.CheckboxGroup()))
     updates = show_misfits(misfits, [boxes], sources, None, "retrieval_qa", DEFAULT_METHODS)
     assert updates[boxes] == list(FITTING)
@@ -179,6 +181,27 @@ def test_missing_internals_are_stated_once_the_model_is_known(endpoint: Endpoint
         *_, why, sweep = look(sources, None)
         assert why == sweep and (reason in why if reason else why == "")
         assert fit_metrics(sources, None) == (["generate"] if reason else gr.skip())
+
+
+def test_page_of_an_endpoint_is_drawn_with_what_fits(endpoint: Endpoint) -> None:
+    page = build_app(source_of(returning(endpoint)))
+    boxes = [block.value for block in page.blocks.values() if block.elem_classes == ["page-methods"]]
+    assert boxes == [list(FITTING)] * 2
+    sources = app.all_sources(source_of(returning(endpoint)), None, DEFAULTS)
+    problems = [
+        inspect_form(replace(FORM, methods=methods), None, sources, DEFAULTS).problem
+        for methods in (FITTING, ("vanilla", "pine"))
+    ]
+    assert problems[0] == "" and problems[1].startswith("Untick PINE")
+
+
+def test_missing_package_ends_the_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(SystemExit) as ended:
+        app.host_source(HostSettings(endpoint="http://h/v1", model="m"))
+    assert ended.value.code == 2 and "pip install" in capsys.readouterr().err
 
 
 def test_model_of_an_endpoint_is_fixed() -> None:

@@ -76,8 +76,9 @@ def inspect_form(form: Form, model: Choice | None, sources: Sources, settings: H
     try:
         if engine := sources.now(form.task, model):
             count = count_tokens(form, engine)
-            misfits = filter(None, (engine.misfit(METHODS[name]) for name in form.methods))
-            problem = next(misfits, "") or too_many_tokens(count, form.max_new_tokens, settings)
+            misfits = {METHODS[name].label: engine.misfit(METHODS[name]) for name in form.methods}
+            untick = (f"Untick {label} in the settings: {why}." for label, why in misfits.items() if why)
+            problem = next(untick, "") or too_many_tokens(count, form.max_new_tokens, settings)
         check_form(form, settings)
     except PineError as error:
         problem = explain(error)

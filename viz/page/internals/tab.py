@@ -127,7 +127,7 @@ class Internals:
         if name in JOBS:
             button, job, about = JOBS[name]
             with gr.Row(elem_classes="page-row page-shuffle-bar"):
-                self.bars[name] = JobBar(button, run_id=job, stop_id=f"stop-{job}", min_width=120)
+                self.bars[name] = JobBar(button, run_id=job, stop_id=f"stop-{job}")
             self.bars[name].build_status(about, status_id=f"{job}-status")
         self.pictures[name] = gr.HTML("", elem_id=f"{name}-html")
         with gr.Row(elem_classes="page-row"):

@@ -34,7 +34,7 @@ class JobBar:
 
     def __init__(self, label: str, *, run_id: str, stop_id: str, **options: Any) -> None:
         self.run = gr.Button(
-            label, elem_id=run_id, variant="primary", **{"scale": 0, "min_width": 200} | options
+            label, elem_id=run_id, variant="primary", **{"scale": 0, "min_width": 260} | options
         )
         self.stop = gr.Button(
             "Stop",

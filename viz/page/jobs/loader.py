@@ -111,7 +111,7 @@ class EngineSource:
                 facts = [engine.model_name, engine.dtype, engine.device, f"{context_words(context)} tokens"]
             self._described = (
                 " · ".join(facts)
-                + (f" · only methods that need {engine.meets} fit" if engine.meets != "placement" else "")
+                + (" · no methods that change attention" if engine.meets != "placement" else "")
                 + (" · not bitwise order-invariant on this machine" if engine.invariance_warning else "")
             )
             if engine.invariance_warning:
