@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StrictInt
+from pydantic import BeforeValidator, Field, FiniteFloat, StrictInt
 
 from pine_engine.errors import InputError
 from pine_engine.prompts.answer_words import contains_words
@@ -28,6 +28,8 @@ class Example(DataRow):
     answers: ListInput[str] = Field(
         default_factory=list
     )  # all that are accepted, for the documents as they are stored
+    # Of each document as stored, for the task ranking; none: 1 for the gold document, 0 for others.
+    relevance: ListInput[FiniteFloat] = Field(default_factory=list)
     # Texts that a correct answer does not contain.
     rejected_answers: ListInput[str] = Field(default_factory=list)
     scoring: Literal[""] | SubstringRule = ""  # rule in place of "words" that a published data set has
@@ -42,6 +44,27 @@ class Example(DataRow):
     def scored_choices(self) -> tuple[str, ...]:
         """Texts compared by log-probability."""
         return tuple(self.choices) or self.sized_task().choices
+
+    @property
+    def grades(self) -> tuple[float, ...]:
+        """Relevance of each document as stored; () for a task that does not rank."""
+        if not TASKS[self.task].ranks:
+            return ()
+        places = range(len(self.documents))
+        if self.relevance:
+            return tuple(self.relevance)
+        if self.gold_index is not None:
+            return tuple(float(place == self.gold_index) for place in places)
+        return tuple(float(document_letter(place) in self.answers) for place in places)
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """Accepted answers for the documents as stored; of a ranking, letters, the most relevant first."""
+        if not TASKS[self.task].ranks:
+            return tuple(self.answers)
+        grades = self.grades
+        relevant = [place for place, grade in enumerate(grades) if grade > 0]
+        return tuple(map(document_letter, sorted(relevant, key=lambda place: -grades[place])))
 
     def sized_task(self, verdict: Verdict = "last") -> Task:
         """Return the task for the number of documents, with the rule of the row. verdict: as of Settings."""
@@ -64,6 +87,9 @@ class Example(DataRow):
         if gold is not None and not 0 <= gold <= last:
             message = f"gold_index is {gold}, but documents are counted from 0 to {last}; give one of these, "
             yield Problem(f"{message}or null", "gold_index")
+        if self.relevance and len(self.relevance) != last + 1:
+            message = f"wrong number of relevance grades: got {len(self.relevance)}, expected {last + 1}"
+            yield Problem(f"{message}, one per document", "relevance")
         if self.task in TASKS:
             yield from self._unreachable_answers(TASKS[self.task])
 
@@ -72,7 +98,7 @@ class Example(DataRow):
         if self.scoring and task.rule != "words":
             message = f"scoring does not fit: got {self.scoring}, but {task.name} is scored by {task.rule}"
             yield Problem(f"{message}; remove it", "scoring")
-        if not task.choice:
+        if not task.choice or any(self.grades):
             return
         letters = [document_letter(index) for index in range(len(self.documents))]
         for answer in self.answers:

@@ -12,6 +12,7 @@ from pine_engine.prompts.answer_words import (
     fold,
     normalize_words as normalize_words,
 )
+from pine_engine.prompts.ranking import parse_ranking as parse_ranking, score_ranking
 
 TIE = "tie"  # verdict for no answer
 
@@ -238,6 +239,7 @@ SCORES: Mapping[str, tuple[Score, str]] = {
     "contains_value": (contains_value, "an accepted value occurs at any place, also inside a word"),
     "verdict": (score_verdict, "the verdict is accepted; chance without a verdict"),
     "option": (score_option, "the letter or the text of an accepted option is named"),
+    "ranking": (score_ranking, "nDCG@10 of the order of the documents; 0 without an order"),
     "number": (score_number, "the last number behind “Answer” is accepted"),
     "first_word": (score_word, "the first word is accepted, as written"),
     "label": (score_label, "the first line is an accepted label"),

@@ -26,7 +26,7 @@ class Nouns:
 
     The owner is between a document and its letter, such as "of assistant". The title is "" where documents
     have none. The finding is the parsed answer. The gold document is the one with the accepted answer, and
-    the reader the model in this role.
+    the reader the model in this role. The score is the name of the mean score.
     """
 
     document: str = "document"
@@ -37,6 +37,7 @@ class Nouns:
     finding: str = "answer"
     gold: str = "document with the answer"
     reader: str = "model"
+    score: str = "accuracy"
 
     @property
     def a_document(self) -> str:
@@ -111,6 +112,11 @@ class Task:
         return self.rule == "verdict"
 
     @property
+    def ranks(self) -> bool:
+        """True if the answer is a ranking of the documents."""
+        return self.rule == "ranking"
+
+    @property
     def needs_question(self) -> bool:
         """True if the prompt has a place for a question."""
         return "{question}" in self.prefix + self.suffix
@@ -145,8 +151,15 @@ class Task:
             score=partial(self.score, **options),
         )
 
-    def with_documents(self, texts: Sequence[str]) -> Self:
-        """Return the task with a parser and a score that know the documents, sorted by their letters."""
+    def with_documents(self, texts: Sequence[str], relevance: Sequence[float] = ()) -> Self:
+        """Return the task with a parser and a score that know the documents, sorted by their letters.
+
+        Args:
+            texts: Texts of the documents.
+            relevance: Their relevance, for a ranking. Default: 1 for the accepted answers.
+        """
+        if self.ranks:
+            return replace(self, score=partial(self.score, relevance=relevance))
         if not self.parse_needs_documents:
             return self
         known: dict[str, Any] = {"options": texts}

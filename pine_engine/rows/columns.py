@@ -10,6 +10,7 @@ from pine_engine.rows.parse_errors import Problem, ValidationErrors, name_keys
 
 FIELDS = (
     *("id", "task", "question", "documents", "answers", "rejected_answers", "gold_index", "choices"),
+    "relevance",
     *("system", "prefix", "instruction", "labels", "text", "title"),
 )
 """Fields that a column may have, besides document1, title1, ...; text and title are keys of documents."""

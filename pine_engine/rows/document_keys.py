@@ -7,7 +7,8 @@ TEXT_NAMES = ("text", "page_content", "content", "contents")
 """Keys or attributes with the text: in datasets and LlamaIndex, LangChain, haystack, and Pyserini."""
 
 NESTED_NAMES = (
-    *("node", "kwargs", "_source", "payload", "entity", "document", "content", "data", "metadata", "meta"),
+    *("node", "kwargs", "_source", "payload", "entity", "document", "doc", "content", "data"),
+    *("metadata", "meta"),
 )
 """Keys of objects with the text or facts of a document: LlamaIndex, LangChain, hits of search engines."""
 

@@ -15,6 +15,7 @@ SERVICES = {
     "Qdrant": (("points", "result.points", "result"), {"payload", "version"}, "give with_payload"),
     "Milvus": (("data", "results", "hits"), {"distance", "entity"}, "give output_fields"),
     "Cohere": (("results",), {"relevance_score"}, "give return_documents, or add each `document`"),
+    "RankLLM": (("candidates", "hits"), {"docid"}, "add `content`, or `doc` with it"),
     CHROMA: ((), set[str](), 'give include=["documents"]'),
 }
 """Places of the hits in a reply, keys of which each hit has one, and the request that returns texts."""
@@ -89,7 +90,7 @@ def retrieval_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     positive, negative = row.get("pos"), row.get("neg")
     is_labeled = "query" in row and "documents" not in row
     if is_labeled and isinstance(positive, list) and isinstance(negative, list):
-        return {"documents": [*positive, *negative], **({"gold_index": 0} if len(positive) == 1 else {})}
+        return {"documents": [*positive, *negative], "relevance": [1] * len(positive) + [0] * len(negative)}
     if not is_kilt(row):
         return {}
     lists = [one["provenance"] for one in row["output"] if isinstance(one.get("provenance"), list)]

@@ -15,7 +15,7 @@ from pine_engine.input_validation import describe
 from pine_engine.rows.cells import parse_cell
 from pine_engine.rows.chats import compared_texts, find_chat, replies_of, reply_of, split_reply
 from pine_engine.rows.columns import FIELDS, NUMBERED
-from pine_engine.rows.document_keys import TEXT_NAMES, is_null
+from pine_engine.rows.document_keys import TEXT_NAMES, flat_keys, is_null
 from pine_engine.rows.hits import CHROMA, find_hits, retrieval_fields
 from pine_engine.rows.incomplete import missing_documents
 from pine_engine.rows.options import has_options, option_fields
@@ -46,6 +46,9 @@ _NAMES = {
     "id": ("id", "_id", "query_id"),
 }
 """Names of each field, the first one of this project."""
+
+_ID_NAMES = ("id", "_id", "docid", "doc_id")
+"""Fields of a document with the id that an object of `relevance` names."""
 
 _GOLD_NAMES = ("isgold", "is_selected", "is_supporting")
 """Fields of a document that are true or 1 if it has the answer."""
@@ -114,12 +117,19 @@ def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
             fields[name] = fields.pop(found)
         if found == "context" and isinstance(fields[name], str):
             fields[name] = _parse_context(fields[name], fields.get("title", ""))
+    question = fields.get("question")
+    if isinstance(question, Mapping) and "text" in question:  # RankLLM
+        fields = {"id": question.get("qid", ""), **fields, "question": question["text"]}
     if "documents" not in fields and (reason := missing_documents(row)):
         raise ValidationErrors([Problem(f"documents: {reason}", "documents")])
     if "documents" in fields:
         fields["documents"], flags = _documents(fields["documents"])
         if sum(flags) == 1:
             fields.setdefault("gold_index", flags.index(True))
+        elif any(flags):
+            fields.setdefault("relevance", list(map(int, flags)))
+        if "relevance" in fields:
+            fields |= _relevance(fields)
     for name in ("answers", "choices", "rejected_answers"):
         if name in fields:
             fields[name] = replies_of(fields[name], name)
@@ -221,6 +231,23 @@ def _documents(value: Any) -> tuple[Any, list[bool]]:
     ]
     value = [reply_of(one, "documents") if isinstance(one, list) else one for one in value]
     return list(map(_document, value)), flags
+
+
+def _relevance(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the relevance of each document from a list, or from an object of their ids, as qrels have.
+
+    A single relevant document is the gold one. No grades for a value of another type.
+    """
+    grades, documents = fields.get("relevance"), fields["documents"]
+    if isinstance(grades, Mapping) and isinstance(documents, list):
+        facts = [flat_keys(one) if isinstance(one, Mapping) else {} for one in documents]
+        names = [next((str(one[name]) for name in _ID_NAMES if name in one), "") for one in facts]
+        grades = [grades.get(name, 0) for name in names]
+    if not isinstance(grades, list):
+        return {"relevance": []}
+    relevant = [place for place, grade in enumerate(grades) if isinstance(grade, int | float) and grade > 0]
+    gold = {"gold_index": relevant[0]} if len(relevant) == 1 and "gold_index" not in fields else {}
+    return {"relevance": grades, **gold}
 
 
 def _document(value: Any) -> Any:

@@ -25,7 +25,9 @@ def is_retrieval_folder(folder: Path) -> bool:
 
 
 def read_retrieval_folder(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield a row for each query of the run, of TREC or MS MARCO; only one relevant document is the gold one.
+    """Yield a row for each query of the run, of TREC or MS MARCO, with the relevance that the qrels state.
+
+    Only one relevant document is the gold one.
 
     Raises InputError for a missing file, query or document, and ValueError for other content.
     """
@@ -40,7 +42,7 @@ def read_retrieval_folder(folder: Path) -> Iterator[dict[str, Any]]:
         run.setdefault(query, []).append((int(rank), document))
     found = {query: [document for _, document in sorted(hits)[:NUM_HITS]] for query, hits in run.items()}
     qrels = (parts for parts in _split_lines(folder, "qrels") if parts[-1].isdecimal() and int(parts[-1]))
-    relevant = {(parts[0], parts[-2]) for parts in qrels}
+    relevant = {(parts[0], parts[-2]): int(parts[-1]) for parts in qrels}
     queries = {query["id"]: query for query in _read(folder, "queries")}
     needed = {document for documents in found.values() for document in documents}
     corpus = {document["id"]: document for document in _read(folder, "corpus") if document["id"] in needed}
@@ -49,8 +51,8 @@ def read_retrieval_folder(folder: Path) -> Iterator[dict[str, Any]]:
             message = f"{folder}: the run names {min(missing)!r:.60}, which is not in the {kind}"
             raise InputError(f"{message}; give the run of these files", field=kind)
     for query, documents in found.items():
-        is_gold = [(query, document) in relevant for document in documents]
-        gold = {"gold_index": is_gold.index(True)} if sum(is_gold) == 1 else {}
+        grades = [relevant.get((query, document), 0) for document in documents]
+        gold = {"relevance": grades} if any(grades) else {}
         fields = {"question": queries[query]["text"], "documents": list(map(corpus.__getitem__, documents))}
         yield {**queries[query], **fields, **gold}
 

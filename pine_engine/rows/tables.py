@@ -32,6 +32,7 @@ LIST_COLUMNS = {
     *chain(*JUDGED_NAMES),
     *OPTION_NAMES,
     "rejected_answers",
+    "relevance",
     "prompt",
 }
 """Columns of tables whose cells may be lists."""

@@ -126,7 +126,7 @@ def test_user_instruction_replaces_the_one_of_the_task(task: str, system: str, u
 
 def test_letters_and_numbers_are_found_in_templates() -> None:
     lettered = [name for name, task in TASKS.items() if task.has_letters]
-    assert lettered == ["judge", "judge_tie", "options"]
+    assert lettered == ["judge", "judge_tie", "options", "ranking"]
     labeled = {name for name, task in TASKS.items() if task.has_labels}
     assert labeled == {*lettered, "retrieval_qa_numbered"}
 

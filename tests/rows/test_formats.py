@@ -105,6 +105,10 @@ ROWS: dict[str, tuple[Any, list[str], int | None]] = {
     "Cohere": (
         {"question": WHO, "id": "r", "meta": {}, "results": hits("document", "text", relevance_score=0.9)},
         [], None),
+    "RankGPT": ({"query": WHO, "hits": hits("content", docid="7", qid="q", rank=1)}, [], None),
+    "RankLLM": (
+        {"query": {"text": WHO, "qid": "q"}, "relevance": [2, 0],
+         "candidates": hits("doc", "contents", docid="7")}, [], 0),
     "Qdrant": (
         {"question": WHO, "result": hits("payload", "text", version=3), "status": "ok", "time": 0.1},
         [], None),
@@ -249,6 +253,44 @@ def test_corpus_with_run_is_read_in_order_of_ranks(name: str, tmp_path: Path) ->
     (example,) = read_examples(put_folder(tmp_path / name, FOLDERS[name]))
     assert (example.id, example.question, example.gold_index) == ("q1", WHO, 0)
     assert [document.text for document in example.documents] == TEXTS
+    assert example.relevance == [{"BEIR": 1, "Pyserini": 2}[name], 0]
+
+
+KEYS = [{"docid": "a", "text": ANN}, {"docid": "b", "text": BEN}, {"docid": "c", "text": "Cy has none."}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "grades", "gold", "accepted"),
+    [
+        ({"documents": KEYS, "relevance": [1, 3, 0]}, (1, 3, 0), None, ("B", "A")),
+        ({"documents": KEYS, "relevance": {"c": 2, "b": 1, "z": 3}}, (0, 1, 2), None, ("C", "B")),
+        ({"documents": KEYS, "relevance": {"b": 1}}, (0, 1, 0), 1, ("B",)),
+        ({"documents": [{**one, "isgold": True} for one in KEYS[:2]]}, (1, 1), None, ("A", "B")),
+        ({"pos": TEXTS, "neg": ["Cy has none."]}, (1, 1, 0), None, ("A", "B")),
+        ({"documents": KEYS, "gold_index": 2, "answers": ["A"]}, (0, 0, 1), 2, ("C",)),
+        ({"documents": KEYS, "answers": ["A", "C"]}, (1, 0, 1), None, ("A", "C")),
+        ({"documents": KEYS, "relevance": "high", "answers": ["C"]}, (0, 0, 1), None, ("C",)),
+    ],
+)  # fmt: skip
+def test_relevance_of_each_form_is_read(
+    fields: dict[str, Any],
+    grades: tuple[float, ...],
+    gold: int | None,
+    accepted: tuple[str, ...],
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path / "rows.jsonl", json.dumps({"query": WHO, **fields}))
+    (example,) = read_examples(path, task="ranking")
+    assert (example.grades, example.gold_index, example.accepted) == (grades, gold, accepted)
+    (plain,) = read_examples(path)
+    assert plain.grades == () and plain.accepted == tuple(plain.answers)
+
+
+@pytest.mark.parametrize("relevance", [[1], [1, 0, 0, 0], [1, "x", 0], [1, None, float("inf")]])
+def test_invalid_relevance_is_rejected(relevance: list[Any], tmp_path: Path) -> None:
+    row = {"query": WHO, "documents": KEYS, "relevance": relevance}
+    with pytest.raises(InputError, match="relevance"):
+        read_examples(write(tmp_path / "rows.jsonl", json.dumps(row)), task="ranking")
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,21 @@ from typing import TypeVar
 from unicodedata import normalize
 
 import torch
+from torch import Tensor
 
 from pine_engine.lab.debias.clusters import Clusters
 from pine_engine.lab.debias.estimators import Correction, softmax
+from pine_engine.lab.debias.rank_aggregation import AGGREGATIONS
 from pine_engine.lab.debias.wrappers import Wrapper
 from pine_engine.prompts.orders import Order
+from pine_engine.prompts.ranking import ranking_scores
 from pine_engine.prompts.request import LabeledRequest
 from pine_engine.prompts.scoring import TIE
 from pine_engine.prompts.tasks import TASKS
 
 Vote = TypeVar("Vote", int, str)
+
+MAX_ALPHA, ALPHA_SLOPE = 2.0, 5.0  # of CapCal's adaptive strength, as in the released code
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,22 @@ def count_votes(
 ) -> DebiasResult:
     """Return the vote of the answers generated in each order.
 
-    Each votes for the document whose label it names, or for a tie.
+    Each votes for the document whose label it names, or for a tie. Rankings are aggregated.
     """
     labels, tie = request.labels, len(request.documents)
     task = TASKS[request.task].sized(tie)
+    if task.ranks:
+        pairs = [
+            (ranking, order)
+            for text, order in zip(texts, orders, strict=True)
+            if (ranking := task.parse(text))
+        ]
+        runs = [ranking_scores(ranking, labels) for ranking, _ in pairs]
+        if not runs:
+            return DebiasResult("", dict.fromkeys(labels, 0.0), {"": len(texts)})
+        visited = [order for _, order in pairs]
+        favorites = (order[argmax(run)] for run, order in zip(runs, visited, strict=True))
+        return likeliest_label(request, aggregate_rankings(wrapper, runs, visited), favorites)
 
     def vote(text: str, order: Order) -> int | None:
         place = named_label(text, labels)
@@ -159,7 +176,11 @@ def combine_labels(
         # Probability of the prompt over the mean of the content-free prompts, both with sum 1.
         own, *free = torch.tensor(logprobs, dtype=torch.float64)
         mean = torch.stack(free).logsumexp(0).log_softmax(0)
+        if wrapper.subtracts_prior:
+            return subtract_prior(own.softmax(0), mean.exp())
         return tuple((own.log_softmax(0) - mean).exp().tolist())
+    if wrapper.aggregation:
+        return aggregate_rankings(wrapper, logprobs, orders)
     observed = [softmax(run) for run in logprobs]
     num_documents = len(orders[0])
     favorites = set(map(_favorite, observed, orders)) if wrapper.must_agree else set()
@@ -173,6 +194,40 @@ def combine_labels(
         / len(observed)
         for document in range(num_documents)
     )
+
+
+def subtract_prior(own: Tensor, prior: Tensor) -> tuple[float, ...]:
+    """Return the scores of CapCal, with sum 1: own - alpha (prior - 1/k), alpha = min(5 H(own) / ln k, 2).
+
+    These are the scores of the first step of decoding in USTC-StarTeam/CapCal (adaptive), with which all
+    documents are ranked. The released code decodes one document after another, and uses one placeholder
+    text and probabilities that are not divided by their sum over the documents.
+
+    Args:
+        own: Probability of each of the k labels, (k,), with sum 1.
+        prior: The same without content of the documents, (k,), with sum 1.
+    """
+    size = len(own)
+    relative_entropy = float(torch.special.entr(own).sum()) / math.log(max(size, 2))
+    alpha = min(MAX_ALPHA, ALPHA_SLOPE * relative_entropy)
+    scores: list[float] = (own - alpha * (prior - 1 / size)).tolist()
+    return tuple(scores)
+
+
+def aggregate_rankings(
+    wrapper: Wrapper, scores: Sequence[Sequence[float]], orders: Sequence[Order]
+) -> tuple[float, ...]:
+    """Return a score of each document from the rankings of several runs, by Borda if no other is named.
+
+    Args:
+        wrapper: Wrapper that names the aggregation.
+        scores: Score of each label in each run, the larger the better its rank.
+        orders: As of `combine_labels`.
+    """
+    runs = [
+        [run[order.index(one)] for one in range(len(run))] for run, order in zip(scores, orders, strict=True)
+    ]
+    return AGGREGATIONS[wrapper.aggregation or "borda"](runs)
 
 
 def _favorite(run: Sequence[float], order: Order) -> int | None:

@@ -151,6 +151,9 @@ def _check_labels(wrapper: Wrapper, requests: Sequence[LabeledRequest]) -> None:
         elif wrapper.orders and wrapper.needs_labels and num_labels != expected:
             kinds = "one per document and one for a tie" if has_tie else "one per document"
             message = f"labels do not fit: got {num_labels}, expected {expected}, {kinds}"
+        elif wrapper.max_documents and len(request.documents) > wrapper.max_documents:
+            message = f"{wrapper.name} needs at most {wrapper.max_documents} documents"
+            message += f": got {len(request.documents)}; use permutation_borda"
         elif wrapper.num_labels not in (None, num_labels):
             message = f"{wrapper.name} needs {wrapper.num_labels} labels: got {num_labels}"
         elif wrapper.learns and request.labels != requests[0].labels:

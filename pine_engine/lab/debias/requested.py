@@ -12,7 +12,7 @@ from pine_engine.endpoint.requests import TextRequest, describe_requests
 from pine_engine.engine.events import Event, GenerationFinished, Repeated, RequestsPlanned
 from pine_engine.errors import InputError
 from pine_engine.lab.debias.combining import DebiasFailure, DebiasResult, average_labels, count_votes
-from pine_engine.lab.debias.plan import DebiasPlan, in_order
+from pine_engine.lab.debias.plan import DebiasPlan, content_free_prompts, in_order
 from pine_engine.methods.table import get_method
 from pine_engine.scheduling.worker import RunControl, stream_in_thread
 
@@ -47,17 +47,20 @@ def _send(endpoint: Endpoint, requests: Sequence[TextRequest], control: RunContr
 
 
 def _requests(endpoint: Endpoint, plan: DebiasPlan, index: int) -> list[TextRequest]:
-    """Return the requests of a question, one per order."""
+    """Return the requests of a question, one per order, then those without content."""
     request, orders, method = plan.requests[index], plan.orders[index], get_method(plan.base)
+    prompts = [in_order(request, order).prompt(endpoint) for order in orders]
+    if plan.wrapper.calibrated == "labels":
+        prompts += content_free_prompts(endpoint, request)
     return [
         TextRequest(
-            in_order(request, order).tokenize(endpoint),
+            endpoint.tokenize(prompt),
             method,
             plan.max_new_tokens or 1,
             has_logprobs=not plan.majority,
             is_repeated=number == 0 and len(orders) > 1,
         )
-        for number, order in enumerate(orders)
+        for number, prompt in enumerate(prompts)
     ]
 
 

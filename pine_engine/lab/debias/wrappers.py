@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from pine_engine.errors import InputError
 from pine_engine.input_validation import Registry
 from pine_engine.lab.debias.estimators import ESTIMATORS, Estimator
+from pine_engine.lab.debias.rank_aggregation import Aggregation
 from pine_engine.methods.table import Method
 from pine_engine.prompts.orders import OrderKind
 
@@ -43,7 +44,10 @@ class Wrapper:
     learns: str | None = None
     learned_share: float = 0.0
     num_labels: int | None = None  # None for any number
+    max_documents: int | None = None  # None for any number
+    aggregation: Aggregation | None = None  # of the rankings of all orders, None for mean probabilities
     calibrated: Calibrated = "nothing"
+    subtracts_prior: bool = False  # True if the calibration of labels subtracts, False if it divides
     must_agree: bool = False  # True if the result is a tie unless all orders name the same document
     represents: bool = False  # True if the order nearest to the center of the largest cluster answers
     # Vanilla runs too; the base method's answer is taken if its confidence is larger by this number or more.
@@ -63,6 +67,11 @@ class Wrapper:
     def votes(self) -> bool:
         """True if the answers generated in several orders vote."""
         return self.orders is not None and not self.learns and not self.represents
+
+    @property
+    def needs_only_labels(self) -> bool:
+        """True if it needs votes or probabilities of labels as the first token, which a server may return."""
+        return self.votes or self.calibrated == "labels"
 
     @property
     def steps(self) -> Steps | None:
@@ -90,8 +99,8 @@ NAMING = (
 
 def check_wrapper(backend: "Backend", wrapper: Wrapper) -> None:
     """Raise InputError if a wrapper needs log-probabilities that a backend does not return."""
-    if backend.misfit("logprobs") and not wrapper.votes:
-        known = ", ".join(row.name for row in DEBIASERS.values() if row.votes)
+    if backend.misfit("logprobs") and not wrapper.needs_only_labels:
+        known = ", ".join(row.name for row in DEBIASERS.values() if row.needs_only_labels)
         needs = "the probability of every label or token in each run"
         needs = "the hidden state of the last prompt token" if wrapper.represents else needs
         reason = f"needs {needs}, which a server does not return"

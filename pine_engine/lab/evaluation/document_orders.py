@@ -86,7 +86,7 @@ class DocumentOrder:
     def task(self, example: Example, verdict: Verdict = "last") -> Task:
         """Return the task of an example, which parses answers with the letters of this order."""
         texts = [example.documents[stored].text for stored in self.input_order]
-        return example.sized_task(verdict).with_documents(texts)
+        return example.sized_task(verdict).with_documents(texts, self.relevance(example))
 
     def choice_texts(self, example: Example) -> dict[str, tuple[str, ...]]:
         """Return the texts whose probabilities are added for each choice, with the letters of this order."""
@@ -100,7 +100,11 @@ class DocumentOrder:
     def answers(self, example: Example) -> tuple[str, ...]:
         """Return the accepted answers. The letter of a document is replaced by its letter in this order."""
         letters = self.letters if TASKS[example.task].has_letters else {}
-        return tuple(letters.get(answer, answer) for answer in example.answers)
+        return tuple(letters.get(answer, answer) for answer in example.accepted)
+
+    def relevance(self, example: Example) -> tuple[float, ...]:
+        """Return the relevance of the documents by their letters in this order, () if none are ranked."""
+        return tuple(example.grades[stored] for stored in self.input_order if example.grades)
 
 
 def names_of(spec: Sequence[str], num_documents: int) -> list[str]:

@@ -12,6 +12,7 @@ An estimate has a task, a method, a metric, a group and a name:
 | a score | first slot, first slot excess, consistent, order gap, of judges (see position_bias.py) | |
 | a score | cramers v, recall spread | number of documents |
 | a score | recall, of the options with a letter | number of documents > letter |
+| a score | kendall tau, order tau, first relevant, of rankings (see rankings.py) | |
 | a score | rating, in Elo points (see bradley_terry.py) | system |
 | a score | order, order changed, order unparsed, says A, says first | order |
 | a score | slot | number of documents > slot from 0 |
@@ -57,9 +58,11 @@ from pine_engine.lab.evaluation.grid import (
 from pine_engine.lab.evaluation.intervals import Estimate, Flags, Floats
 from pine_engine.lab.evaluation.letter_recall import recall_estimates
 from pine_engine.lab.evaluation.position_bias import bias_estimates
+from pine_engine.lab.evaluation.rankings import ranking_estimates
 from pine_engine.lab.evaluation.record import Record
 from pine_engine.lab.evaluation.slots import OVER_ORDERS, group_by_slot, held_by_slot, scenario_values
 from pine_engine.lab.evaluation.task_estimates import TIMES, TOKENS
+from pine_engine.prompts.ranking import first_name
 from pine_engine.prompts.tasks import TASKS
 
 BASELINE = "vanilla"  # method with which times are compared
@@ -119,6 +122,7 @@ def _score_estimates(scores: Scores) -> Iterator[Labeled]:
             yield from bias_estimates(scores)
             yield from rating_estimates(scores)
             yield from recall_estimates(scores)
+            yield from ranking_estimates(scores)
     for size, table in group_by_slot(scores.columns, scores.metric).items():
         for slot, groups in table.items():
             names = (str(size),) if slot is None else (str(size), str(slot))
@@ -162,7 +166,7 @@ def _answer_estimates(scores: Scores) -> Iterator[Labeled]:
     grid, metric = scores.grid, scores.metric
 
     def says(answer: str | None) -> Callable[[Record], bool]:
-        return lambda record: parsed_answer(record, metric) == answer
+        return lambda record: first_name(parsed_answer(record, metric)) == answer
 
     def says_first(record: Record) -> bool:
         return named_document(record, metric) == record.slots[0]

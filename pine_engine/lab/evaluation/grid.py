@@ -20,6 +20,7 @@ from pine_engine.lab.evaluation.document_orders import is_random_order
 from pine_engine.lab.evaluation.intervals import Estimate, Flags, Floats
 from pine_engine.lab.evaluation.record import Record, count_repeats
 from pine_engine.lab.evaluation.rewardbench import WEIGHTS, WEIGHTS_V0_1_1, Weights
+from pine_engine.prompts.ranking import first_name, format_ranking, ranking_scores
 from pine_engine.prompts.scoring import TIE
 from pine_engine.prompts.tasks import TASKS, document_letter
 
@@ -217,6 +218,8 @@ def parsed_answer(record: Record, metric: Metric) -> str | None:
     if metric == "chosen" and record.choice_logprobs:
         largest = max(record.choice_logprobs.values())
         likely = [choice for choice, logprob in record.choice_logprobs.items() if logprob == largest]
+        if TASKS[record.task].ranks:
+            return format_ranking(record.choice_logprobs)
         task = TASKS[record.task].sized(record.num_documents)
         return task.parse(likely[0]) if len(likely) == 1 else TIE
     return None
@@ -233,7 +236,16 @@ def named_document(record: Record, metric: Metric) -> int | None:
         return None
     letters = map(document_letter, range(len(record.input_order)))
     by_letter: dict[str | None, int] = dict(zip(letters, record.input_order, strict=True))
-    return by_letter.get(parsed_answer(record, metric))
+    return by_letter.get(first_name(parsed_answer(record, metric)))
+
+
+def rank_scores(record: Record, metric: Metric) -> list[float] | None:
+    """Return a score of each stored document, the larger the better its rank; None without a ranking."""
+    answer, letters = parsed_answer(record, metric), list(map(document_letter, range(record.num_documents)))
+    if answer is None or not TASKS[record.task].ranks:
+        return None
+    by_letter = zip(record.input_order, ranking_scores(answer, letters), strict=True)
+    return [score for _, score in sorted(by_letter)]
 
 
 def answers_differ(records: Sequence[Record], metric: Metric) -> bool | None:
@@ -249,7 +261,14 @@ def flip_rate(records: Sequence[Record], metric: Metric) -> float | None:
 
 
 def stated_answers(records: Sequence[Record], metric: Metric) -> list[int | str | None]:
-    """Return the document that each parsed answer names, or the answer."""
+    """Return the document that each parsed answer names, the documents that it ranks, or the answer."""
+    if records and TASKS[records[0].task].ranks:
+        found = (rank_scores(record, metric) for record in records)
+        return [
+            format_ranking({str(document): score for document, score in enumerate(scores)})
+            for scores in found
+            if scores
+        ]
     return [
         named if (named := named_document(record, metric)) is not None else parsed_answer(record, metric)
         for record in records

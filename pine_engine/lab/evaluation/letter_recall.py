@@ -19,8 +19,8 @@ from pine_engine.prompts.tasks import TASKS
 
 
 def recall_estimates(scores: Scores) -> Iterator[Labeled]:
-    """Yield the recall of each letter, and their spread, by number of options; nothing for judges."""
-    if TASKS[scores.grid.task].is_judge:
+    """Yield the recall of each letter, and their spread, by number of options; nothing for other tasks."""
+    if TASKS[scores.grid.task].rule != "option":
         return
     for size in scores.grid.num_documents:
         groups = [[one for one in records if one.num_documents == size] for records in scores.averaged]

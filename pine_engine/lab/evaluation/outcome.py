@@ -8,12 +8,21 @@ from typing import Any
 import numpy as np
 
 from pine_engine.lab.debias.clusters import cluster_states
-from pine_engine.lab.debias.combining import combine_labels, log_mean, most_voted, route, with_tie
+from pine_engine.lab.debias.combining import (
+    aggregate_rankings,
+    combine_labels,
+    log_mean,
+    most_voted,
+    route,
+    with_tie,
+)
 from pine_engine.lab.debias.estimators import Correction, softmax
 from pine_engine.lab.debias.measured import MeasuredMethod
+from pine_engine.lab.debias.wrappers import Wrapper
 from pine_engine.lab.evaluation.document_orders import DocumentOrder
 from pine_engine.lab.evaluation.example_plan import BaseRun
 from pine_engine.prompts.examples import Example
+from pine_engine.prompts.ranking import format_ranking, ranking_scores
 from pine_engine.prompts.scoring import TIE, Verdict
 from pine_engine.prompts.tasks import Task
 
@@ -39,7 +48,9 @@ def combine(
         runs = [_representative(example, runs)]
     written = runs[0] if margin is None else runs[route([run.confidence for run in runs], margin)]
     if written.text is not None:
-        if wrapper and (wrapper.votes or wrapper.represents):
+        if wrapper and wrapper.votes and task.ranks:
+            outcome = _joint_ranking(wrapper, example, runs, order, verdict)
+        elif wrapper and (wrapper.votes or wrapper.represents):
             outcome = _vote(example, runs, order, verdict, must_agree=wrapper.must_agree)
         else:
             outcome = _scored(example, written, written.text, verdict)
@@ -61,7 +72,7 @@ def combine(
         observed = [list((run.choice_logprobs or {}).values()) for run in runs]
         mean = combine_labels(wrapper, observed, named, correction)
         if wrapper.calibrated == "labels":
-            mean = tuple(score / math.fsum(mean) for score in mean)
+            mean = softmax(mean) if wrapper.subtracts_prior else tuple(one / math.fsum(mean) for one in mean)
         elif task.has_letters:
             mean = tuple(mean[document] for document in with_tie(order.input_order, len(choices)))
         logs = (math.log(value) if value else -math.inf for value in mean)
@@ -73,7 +84,10 @@ def combine(
     likely = [choice for choice, logprob in choices.items() if logprob == largest]
     if task.has_tie and len(likely) > 1:
         likely = [task.choices[-1]]
-    scores = [score for choice in likely if (score := example.score(choice, answers)) is not None]
+    if task.ranks:
+        likely = [format_ranking(choices)]
+    found = (example.score(choice, answers, order.task(example)) for choice in likely)
+    scores = [score for score in found if score is not None]
     score = fmean(scores) if scores else None
     return outcome | {"choice_logprobs": choices, "choice_score": score}
 
@@ -123,6 +137,24 @@ def _vote(
     run = next(matching, voters[0])
     outcome = _scored(example, run, run.text or "", verdict)
     return outcome | {"parsed": letter} if task.has_letters else outcome
+
+
+def _joint_ranking(
+    wrapper: Wrapper, example: Example, runs: Sequence[BaseRun], order: DocumentOrder, verdict: Verdict
+) -> dict[str, Any]:
+    """Return the ranking that combines those of all texts that have one, with the text of the first run."""
+    task = order.task(example, verdict)
+    rankings = [(task.parse(run.text or ""), run.order.input_order) for run in runs]
+    observed = [ranking_scores(ranking, task.choices) for ranking, _ in rankings if ranking]
+    outcome = _scored(example, runs[0], "", verdict)
+    if not observed:
+        return outcome
+    scores = aggregate_rankings(wrapper, observed, [slots for ranking, slots in rankings if ranking])
+    ranking = format_ranking(
+        {task.choices[place]: scores[one] for place, one in enumerate(order.input_order)}
+    )
+    score = example.score(ranking, order.answers(example), task)
+    return outcome | {"parsed": ranking, "score": score}
 
 
 def _answer_of(task: Task, run: BaseRun) -> str | None:

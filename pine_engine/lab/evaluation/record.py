@@ -64,6 +64,8 @@ class Record(BaseModel):
     has_quoted_verdict: Annotated[bool, Field(exclude_if=lambda value: not value)] = False
     models: tuple[str, ...] = ()  # systems whose answers are the stored documents, if known
     answers: tuple[str, ...] = ()  # accepted answers in this order
+    # Of the documents of a ranking, by their letters in this order.
+    relevance: Annotated[tuple[float, ...], Field(exclude_if=lambda value: not value)] = ()
     scoring: Annotated[str, Field(exclude_if=lambda value: not value)] = ""  # rule of the score, in `SCORES`
     thinking: str = ""  # generated before the text
     is_finished: bool = True  # False if the tokens end inside the thinking part, or before a verdict
@@ -152,6 +154,7 @@ def blank_record(example: Example, method: str, order: DocumentOrder) -> Record:
         has_quoted_verdict=_has_quoted_verdict(example),
         models=_models(example),
         answers=order.answers(example),
+        relevance=order.relevance(example),
         scoring=example.sized_task().rule,
         section=section,
         subset=subset or named,

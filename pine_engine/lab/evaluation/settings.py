@@ -87,6 +87,10 @@ class Settings(BaseModel):
             wrapper.orders and self.logprobs and task.has_letters and choices not in (0, count + task.has_tie)
         ):
             problem = f"needs a choice per verdict: got {choices} for {count} documents in {example.id}"
+        elif wrapper.max_documents and count > wrapper.max_documents:
+            problem = f"needs at most {wrapper.max_documents} documents: got {count} in {example.id}"
+        elif wrapper.must_agree and task.ranks:
+            problem = f"needs one chosen document: got the task {task.name}"
         elif wrapper.num_labels not in (None, choices):
             problem = f"needs {wrapper.num_labels} choices: got {choices} in {example.id}"
         if problem:

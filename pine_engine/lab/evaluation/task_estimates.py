@@ -43,6 +43,13 @@ DETECTABLE = (0.6, 0.95)
 """Accuracies between which position bias can be detected ("Position Bias is Hidden Behind Ceiling Effects",
 arXiv 2607.20864)."""
 
+RANKING_GROUPS = {
+    "kendall_tau": "kendall tau",
+    "order_tau": "order tau",
+    "first_relevant": "first relevant",
+}
+"""Groups of rankings, by their JSON keys."""
+
 ORDER_GROUPS = {
     "value": "order",
     "changed": "order changed",
@@ -131,6 +138,7 @@ class Row:
             **{key: estimate_json(self.get(group)) for key, group in GROUPS.items()},
             **({"unfinished": estimate_json(one)} if (one := self.get("unfinished")) else {}),
             **self.bias_json(),
+            **{key: estimate_json(one) for key, group in RANKING_GROUPS.items() if (one := self.get(group))},
             **({"letters": letters} if (letters := self.letters_json()) else {}),
             **({"ratings": ratings} if (ratings := self.ratings_json()) else {}),
             **({"rating_notes": notes} if (notes := self.rating_notes) else {}),

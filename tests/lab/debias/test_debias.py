@@ -441,6 +441,8 @@ def test_plan_counts_prompts_and_limits_generated_answers(wrapper: str) -> None:
     plan = plan_debias([request] * 3, wrapper=wrapper, samples=4, max_new_tokens=7)
     counts = {
         "permutation_full": 18,
+        "permutation_borda": 18,
+        "permutation_kemeny": 18,
         "swap_reconcile": 18,
         "representative": 18,
         "permutation_cyclic": 9,
@@ -487,7 +489,7 @@ def test_measured_methods_are_all_methods_alone_and_wrapped() -> None:
 
 def test_invariance_depends_on_wrapper_and_base() -> None:
     always = {"permutation_full"}
-    of_base = {"calibration_labels", "calibration_first", "calibration_every"}
+    of_base = {"capcal", "calibration_labels", "calibration_first", "calibration_every"}
     for one in measured_methods(ALL_NAMES):
         name = one.wrapper.name if one.wrapper else ""
         is_invariant = name in always or ((not name or name in of_base) and one.base.is_order_invariant)
@@ -539,7 +541,7 @@ def test_columns_of_each_wrapper_agree(name: str) -> None:
     assert (
         measured_method(name).generates
         == (wrapper.votes or is_generated or name in ("routing", "representative"))
-        == (name not in ("pride", "calibraeval", "calibration_labels"))
+        == (name not in ("pride", "calibraeval", "calibration_labels", "capcal"))
     )
     assert measured_method(name).scores_choices == (not is_generated)
     assert measured_method(name).scores_answers == wrapper.votes

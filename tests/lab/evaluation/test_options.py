@@ -46,6 +46,11 @@ def asked(question: str, options: str) -> str:
     return f"<|im_start|>user\n{body}<|im_end|>\n<|im_start|>assistant\n"
 
 
+def lettered(texts: Sequence[str]) -> str:
+    """Return a line for each text, with its letter."""
+    return "".join(f"{letter}. {text}\n" for letter, text in zip("ABCDEF", texts, strict=False))
+
+
 class Reference:
     """Probabilities of letters by the stock model in float64, and the formulas of PriDe and permutation."""
 
@@ -69,13 +74,16 @@ class Reference:
 
     @cache  # noqa: B019 - one reference for all tests
     def letters(self, question: str, texts: tuple[str, ...]) -> Any:
-        """Return the probability of each letter, with and without a blank before it, in sum 1."""
-        lines = "".join(f"{letter}. {text}\n" for letter, text in zip("ABCDEF", texts, strict=False))
-        prompt = self.ids(asked(question, lines))
-        (blank,), letters = self.ids(" "), self.ids("ABCDEF"[: len(texts)])
-        plain, spaced = self.logprobs([*prompt, blank])[-2:].exp()
-        found = (plain[letters] + plain[blank] * spaced[letters]).numpy()
+        """Return the probability of each letter of an option, in sum 1."""
+        found = self.of_letters(asked(question, lettered(texts)), len(texts))
         return found / found.sum()
+
+    def of_letters(self, text: str, count: int) -> Any:
+        """Return the probability of each letter after a text, with or without a blank before it."""
+        prompt = self.ids(text)
+        (blank,), letters = self.ids(" "), self.ids("ABCDEF"[:count])
+        plain, spaced = self.logprobs([*prompt, blank])[-2:].exp()
+        return (plain[letters] + plain[blank] * spaced[letters]).numpy()
 
     def observed(self, example: Example, order: Sequence[int]) -> Any:
         return self.letters(example.question, tuple(example.documents[option].text for option in order))

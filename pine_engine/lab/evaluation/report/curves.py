@@ -17,6 +17,7 @@ from pine_engine.lab.evaluation.report.runs import MeasuredRun
 from pine_engine.lab.evaluation.report.tables import Curve, CurveLine, in_percent
 from pine_engine.lab.evaluation.slots import is_flat
 from pine_engine.lab.evaluation.task_estimates import Row
+from pine_engine.prompts.tasks import TASKS
 
 MIN_DOCUMENTS = 3  # number of documents from which on a curve over their slots is drawn
 ALONE = "nia"  # method under which documents do not attend to each other, and slots differ by positions alone
@@ -123,13 +124,14 @@ def accuracy_bars(task: str, runs: Sequence[MeasuredRun]) -> list[Curve]:
     groups = tuple(dict.fromkeys(row.run for row in rows))
     methods = sorted({method for method, _ in parsed}, key=lambda name: (method_rank(name), name))
     label = tables.METRIC_LABELS[metric]
+    score = TASKS[task].nouns.score
     is_accuracy = metric == "generated"
     return [
         Curve(
             name=f"{task}-accuracy",
-            title=f"{tables.task_label(task)}: {'accuracy' if is_accuracy else label}, mean over orders",
+            title=f"{tables.task_label(task)}: {score if is_accuracy else label}, mean over orders",
             x_title="model and data",
-            y_title="accuracy, %" if is_accuracy else label,
+            y_title=f"{score}, %" if is_accuracy else label,
             places=groups,
             lines=tuple(
                 curve_line(name, [parsed.get((name, group)) for group in groups]) for name in methods

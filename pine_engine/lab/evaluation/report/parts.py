@@ -101,6 +101,7 @@ def task_part(task: str, runs: Sequence[MeasuredRun]) -> Part:
             *task_tables.order_results(task, runs),
             *task_tables.bias_results(task, runs),
             *task_tables.recall_results(task, runs),
+            *task_tables.ranking_results(task, runs),
             *task_tables.rating_results(task, runs),
             *task_tables.position_bias(task, runs),
             *task_tables.slot_results(task, runs),

@@ -25,7 +25,7 @@ METRIC_LABELS = {
 
 SIGNED = ("minus", "first slot excess", "order gap")  # groups of differences
 
-PLAIN = ("cramers v", "kappa", "rating")  # groups of numbers that are no shares
+PLAIN = ("cramers v", "kappa", "kendall tau", "order tau", "rating")  # groups of numbers that are no shares
 
 COST_UNITS = {"seconds": " s", "prefill_s": " s", "decode_s": " s", "prefill_ratio": "x", "ratio": "x"}
 
@@ -160,10 +160,10 @@ def quantity(value: float | None, metric: str = "", *, is_signed: bool = False) 
 
     "0" and "100" are exact: a share just below one is ">99". The sign is that of a difference.
     """
-    if value is None or metric in ("cost", "cramers v", "kappa"):
-        return NONE if value is None else f"{value:.3g}"
-    if metric == "rating":
+    if metric == "rating" and value is not None:
         return f"{value:+z.0f}"
+    if value is None or metric in ("cost", *PLAIN):
+        return NONE if value is None else f"{value:.3g}"
     value = round(value, 6)  # without rounding errors of its computation
     percent = 100 * value
     number = f"{percent:#.2g}" if 0 < abs(percent) < 9.95 else f"{percent:z.0f}"

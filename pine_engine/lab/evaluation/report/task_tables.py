@@ -205,7 +205,7 @@ def bias_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
     columns: Columns = {
         **HEADS,
         **NUM_EXAMPLES,
-        "accuracy, %": "mean",
+        f"{nouns.score}, %": "mean",
         "names the first slot, %": "first slot",
         "more than chance": "first slot excess",
         "consistent, %": "consistent",
@@ -232,6 +232,13 @@ def recall_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
     }
     if rows:
         yield pivot("recall_results", rows, columns, heads=4)
+
+
+def ranking_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
+    """Yield nDCG and Kendall's tau of the rankings, nothing for other tasks and without the relevance."""
+    rows = [row for row in metric_rows(task, runs, ["generated", "chosen"]) if row.get("first relevant")]
+    if rows:
+        yield pivot("ranking_results", rows, {**HEADS, **NUM_EXAMPLES})
 
 
 def rating_results(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
@@ -267,10 +274,7 @@ def position_bias(task: str, runs: Sequence[MeasuredRun]) -> Iterator[Table]:
             for row in metric_rows(task, runs, ["generated", "chosen"])
             for name in row.means("order", row.grid.orders)
         ]
-        finding = TASKS[task].nouns.finding
-        yield pivot(
-            "position_bias", rows, columns, heads=4, finding=finding, document=TASKS[task].nouns.document
-        )
+        yield pivot("position_bias", rows, columns, heads=4, nouns=TASKS[task].nouns)
 
 
 def cost_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
