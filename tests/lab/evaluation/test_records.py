@@ -283,6 +283,7 @@ def test_example_has_the_fields_of_its_line(file: Path) -> None:
         **FULL,
         **dict.fromkeys(("system", "prefix", "scoring"), ""),
         "documents": documents,
+        "relevance": [],
     }
     assert (plain.gold_index, plain.answers, plain.meta) == (None, [], {})
     (example,) = read_examples(put(file, {**PLAIN, "task": "molecule_generation", "question": ""}))

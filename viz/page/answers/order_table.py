@@ -15,6 +15,7 @@ import numpy as np
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.attribution import Attribution, attribute_words
 from pine_engine.prompts.orders import ALL_ORDERS_UP_TO
+from pine_engine.prompts.ranking import first_name
 from pine_engine.prompts.tasks import document_letter
 from viz.cards.answers import AnswerCard
 from viz.cards.tutorial import TERMS, anchor
@@ -144,7 +145,7 @@ def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | 
         task = shown.form.row
         if is_done and task.has_letters:  # the verdict of a judge, or the choice of an option
             verdict, nouns = task.parse(text), task.nouns
-            is_first = verdict == document_letter(order[0])
+            is_first = first_name(verdict) == document_letter(order[0])
             cell |= {"verdict": verdict or f"no {nouns.finding}", "is_first": is_first}
             cell |= {"nouns": [nouns.finding, nouns.document]}
         if is_known and card.method in answers.origins:
