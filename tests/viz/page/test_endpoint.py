@@ -51,6 +51,7 @@ from viz.page.position_sweep_job import prepare_sweep
 from viz.page.shuffle_job import prepare_shuffle
 from viz.page.tutorial.document import tutorial_document
 from viz.page.why import why_json
+from viz.page.without_job import prepare_without
 
 FITTING = ("vanilla", "reorder_content")
 FORM = form_of(THREE, methods=FITTING)
@@ -102,6 +103,12 @@ def test_one_order_needs_one_request_per_method(endpoint: Endpoint, engine: Engi
     answer = report["results"][0]
     assert answer["tokens"] == 3 and answer["seconds"] and "prefill_s" not in answer
     jsonschema.validate(report, RESULTS["compare"])
+
+
+def test_answers_without_each_document_are_those_of_the_model(endpoint: Endpoint, engine: Engine) -> None:
+    *_, view = views_of(prepare_without, endpoint, FORM, FORM.order)
+    *_, expected = views_of(prepare_without, engine, FORM, FORM.order)
+    assert view == expected and view.is_complete and view.done.prompts >= 6
 
 
 def test_orders_appear_as_they_are_complete(views: list[Shown]) -> None:
