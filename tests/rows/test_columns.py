@@ -56,6 +56,13 @@ def test_named_columns_are_read_in_every_file(
     assert ("cp1252" in caplog.text) == (name == "ansi.csv")
 
 
+def test_named_column_of_table_replaces_that_of_its_field(tmp_path: Path) -> None:
+    row = {"question": "Wo?", "Prompt": "Wer?", "document1": "a", "document2": "b"}
+    (path := tmp_path / "a.csv").write_text(as_table(",", row), encoding="utf-8")
+    (example,) = read_examples(path, columns=parse_columns(["question=Prompt"]))
+    assert (example.question, len(example.documents)) == ("Wer?", 2)
+
+
 TEXTS_BY_ENCODING = {
     "cp1252": [
         "text\ncafé\n",
