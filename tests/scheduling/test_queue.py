@@ -330,3 +330,17 @@ def test_estimated_wait_counts_the_age_of_active_runs(clock: list[float]) -> Non
         assert [queue.seconds(ahead) for ahead in (2, 3, 4)] == [2, 2, 12]
         clock[0] += 92  # longer than the last ones: as long again
         assert [queue.seconds(ahead) for ahead in (2, 3)] == [100, 100]
+
+
+def test_estimated_wait_counts_a_computation_from_its_first_run(clock: list[float]) -> None:
+    queue = FairQueue(20)
+    with queue.join(PAGES[0]) as ticket:
+        ticket.wait(0)
+        clock[0] += 10
+    with queue.join(PAGES[0], request="a") as first:
+        assert first.wait(0) == 0
+        start(first)
+        clock[0] += 8
+        with queue.join(PAGES[1], request="a") as follower:
+            assert follower.wait(0) == 0 and follower.is_follower
+            assert queue.seconds(1) == 2

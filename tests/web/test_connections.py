@@ -109,6 +109,14 @@ def test_body_with_too_many_chunks_is_closed(num_chunks: int, num_bytes: int, is
         assert answer_of(connection).endswith(b"hi") if is_accepted else is_closed(connection)
 
 
+def test_chunks_are_counted_for_each_request() -> None:
+    upload = UPLOAD + b"1\r\na\r\n" * FREE_CHUNKS + b"0\r\n\r\n"
+    with listening(100) as address, connected(address) as connection:
+        for _ in range(2):
+            connection.sendall(upload)
+            assert answer_of(connection).endswith(b"hi")
+
+
 def test_one_address_has_a_share_of_the_connections() -> None:
     with listening(4 * SHARE) as address, ExitStack() as there:
         kept = [there.enter_context(connected(address, REQUEST)) for _ in range(4)]
