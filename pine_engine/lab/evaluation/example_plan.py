@@ -159,6 +159,11 @@ class PlannedResult:
         return list(dict.fromkeys([*(run.prefill for run in self.runs), *answers]))
 
     @property
+    def num_prompt_tokens(self) -> int:
+        """Number of tokens of all prompts."""
+        return sum(run.prefill.num_tokens for run in self.runs)
+
+    @property
     def is_repeatable(self) -> bool | None:
         """True if a repeated request had the same answer, None if none was repeated."""
         repeats = (run.prefill.is_repeatable for run in self.runs)

@@ -93,7 +93,7 @@ class ExampleRun(Generic[Model]):
                 result.method,
                 order,
                 prompts=len(result.runs),
-                prompt_tokens=_num_prompt_tokens(result),
+                prompt_tokens=result.num_prompt_tokens,
                 answer_tokens=sum(answer.num_tokens for answer in answers) if answers else None,
                 was_computed=index == 0,
                 is_repeatable=result.is_repeatable if index == 0 else None,
@@ -103,14 +103,10 @@ class ExampleRun(Generic[Model]):
 
     def _fail(self, result: PlannedResult, error: str) -> None:
         """Emit the records of a result that cannot be computed."""
-        num_tokens = _num_prompt_tokens(result)
+        num_tokens = result.num_prompt_tokens
         for order in result.orders:
             self._emit_record(result.method, order, prompt_tokens=num_tokens, was_computed=False, error=error)
 
     def _emit_record(self, method: MeasuredMethod, order: DocumentOrder, **fields: Any) -> None:
         record = blank_record(self._example, method.name, order)
         self._control.report(record.model_copy(update={"is_greedy": self._is_greedy, **fields}))
-
-
-def _num_prompt_tokens(result: PlannedResult) -> int:
-    return sum(run.prefill.num_tokens for run in result.runs)
