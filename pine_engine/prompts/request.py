@@ -28,7 +28,7 @@ from pine_engine.prompts.tasks import TASKS, USUAL_TASK
 from pine_engine.rows.chats import check_no_chat
 from pine_engine.rows.columns import Columns
 from pine_engine.rows.document_keys import is_null
-from pine_engine.rows.documents import DocumentInput
+from pine_engine.rows.documents import DocumentsInput
 from pine_engine.rows.files import file_kind, load_json, parse_rows
 from pine_engine.rows.parse_errors import (
     Problem,
@@ -60,7 +60,7 @@ class _WithDocuments(BaseModel):
     """Fields that requests and rows share."""
 
     question: str = ""
-    documents: ListInput[DocumentInput] = Field(min_length=1, max_length=MAX_DOCUMENTS)
+    documents: DocumentsInput = Field(min_length=1, max_length=MAX_DOCUMENTS)
     system: str = ""
     task: TaskName = USUAL_TASK
 

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pine_engine.errors import InputError
 from pine_engine.optional_packages import how_to_install
-from pine_engine.rows.documents import HALF_CHARACTER, Document, DocumentInput, has_surrogates
+from pine_engine.rows.documents import HALF_CHARACTER, Document, DocumentInput, DocumentsInput, has_surrogates
 from pine_engine.rows.files import KINDS, PLAIN_TEXT, file_kind, parse_rows, read_text
 from pine_engine.rows.office_files import TEXTS, read_office_text
 from pine_engine.rows.parse_errors import (
@@ -20,7 +20,6 @@ from pine_engine.rows.parse_errors import (
     unusable_file,
 )
 from pine_engine.rows.published import has_documents, row_fields
-from pine_engine.rows.untrusted_json import ListInput
 
 if TYPE_CHECKING:
     from pypdf import PdfReader
@@ -69,7 +68,7 @@ def _read(path: Path) -> Iterator[Document]:
     yield Document(text, join_surrogates(path.stem))
 
 
-_DOCUMENT, _DOCUMENTS = TypeAdapter(DocumentInput), TypeAdapter(dict[str, ListInput[DocumentInput]])
+_DOCUMENT, _DOCUMENTS = TypeAdapter(DocumentInput), TypeAdapter(dict[str, DocumentsInput])
 
 
 def _documents_of(_: int, row: Any) -> list[Document]:

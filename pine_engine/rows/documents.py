@@ -8,12 +8,14 @@ from numbers import Real
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
 
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_str, as_tuple_of, describe, sequence
 from pine_engine.reprs import short_repr
 from pine_engine.rows.document_keys import TEXT_NAMES, flat_keys, is_null
 from pine_engine.rows.parse_errors import (
+    MAX_KEYS,
     ValidationErrors,
     format_validation_errors,
     invalid,
@@ -92,7 +94,28 @@ def _document_fields(value: Any) -> Any:
 DocumentInput = Annotated[Document, BeforeValidator(_document_fields)]
 """Document in pydantic models, which accept each form of `DocumentLike`."""
 
-_ADAPTER = TypeAdapter(dict[str, ListInput[DocumentInput]])
+
+def _with_scores(documents: Any) -> Any:
+    """Return documents, with the negative of the number in LangChain's pairs if that is a distance.
+
+    A vector store returns the best document first, with a similarity or a distance. Raises a validation error
+    for numbers in neither order, which could be both.
+    """
+    numbers = [one[1] for one in documents if _is_pair(one)] if isinstance(documents, list | tuple) else []
+    ascending = sorted(numbers)
+    if numbers == ascending[::-1]:
+        return documents
+    if numbers == ascending:
+        return [(one[0], -one[1]) if _is_pair(one) else one for one in documents]
+    got = f"got {', '.join(f'{number:g}' for number in numbers[:MAX_KEYS])}, expected the best document first"
+    problem = f"numbers of documents in no order can be scores or distances: {got}"
+    raise invalid(f'{problem}; sort the pairs, or give each document a "score", the larger the better')
+
+
+DocumentsInput = Annotated[ListInput[DocumentInput], BeforeValidator(_with_scores)]
+"""List of documents in pydantic models."""
+
+_ADAPTER = TypeAdapter(dict[str, DocumentsInput])
 
 
 def as_documents(documents: DocumentLike | Iterable[DocumentLike]) -> list[Document]:
@@ -100,7 +123,10 @@ def as_documents(documents: DocumentLike | Iterable[DocumentLike]) -> list[Docum
     advice = 'give a text, a Document("text", "title"), or several of them'
     single = documents if isinstance(documents, list) else _plain_document(documents)
     items = None if isinstance(single, DOCUMENT_TYPES) else sequence(documents)
-    plain = single if items is None else list(map(_plain_document, items))
+    try:
+        plain = single if items is None else list(map(_plain_document, _with_scores(items)))
+    except PydanticCustomError as error:
+        raise InputError(error.message(), field="documents") from error
     found = as_tuple_of(plain, DOCUMENT_TYPES, "document", advice)
     try:
         return _ADAPTER.validate_python({"documents": found})["documents"]
@@ -112,8 +138,8 @@ def _plain_document(value: Any) -> Any:
     """Return a row or a document of another library as fields of Document, other values as they are."""
     if isinstance(value, Document | str):
         return value
-    if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[1], Real):
-        document, score = value  # of LangChain's similarity_search_with_score
+    if _is_pair(value):
+        document, score = value
         plain = _plain_document(document)
         plain = {"text": plain} if isinstance(plain, str) else plain
         return _plain_document({**plain, "score": score}) if isinstance(plain, Mapping) else plain
@@ -128,6 +154,11 @@ def _plain_document(value: Any) -> Any:
         return value
     plain = {name: fields.pop(name) for name in ("text", "title") if name in fields}
     return plain | {"metadata": fields}
+
+
+def _is_pair(value: Any) -> bool:
+    """Check whether a value is a document and a number, of LangChain's similarity_search_with_score."""
+    return isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[1], Real)
 
 
 def _as_score(value: Any) -> float | None:

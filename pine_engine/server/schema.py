@@ -20,7 +20,7 @@ from pine_engine.input_validation import describe_json
 from pine_engine.prompts.chat_templates import KWARGS, ChatTemplateKwargs
 from pine_engine.prompts.messages import Message, MessagesInput
 from pine_engine.prompts.tasks import USUAL_TASK
-from pine_engine.rows.documents import DocumentInput
+from pine_engine.rows.documents import DocumentsInput
 from pine_engine.rows.parse_errors import ValidationErrors, format_validation_errors, unexpected
 from pine_engine.rows.tables import MAX_DOCUMENTS
 from pine_engine.rows.untrusted_json import ListInput
@@ -108,7 +108,7 @@ class Body(BaseModel):
     supported: ClassVar[Mapping[str, tuple[tuple[Any, ...], str]]] = SUPPORTED
 
     model: str = ""
-    documents: ListInput[DocumentInput] = Field(default=[], max_length=MAX_DOCUMENTS)
+    documents: DocumentsInput = Field(default=[], max_length=MAX_DOCUMENTS)
     method: str = ""
     max_tokens: StrictInt | None = Field(default=None, ge=1)
     stop: Annotated[

@@ -183,6 +183,30 @@ def test_pair_of_document_and_score_keeps_the_score() -> None:
     assert as_documents(pairs[0]) == [first]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "scores"),
+    [([0.9, 0.5, 0.5], [0.9, 0.5, 0.5]), ([0.1, 0.4, 2], [-0.1, -0.4, -2]), ([-3, -2, -1], [3, 2, 1])],
+)
+def test_pairs_with_distances_have_negative_scores(
+    numbers: list[float], scores: list[float], tmp_path: Path
+) -> None:
+    """The best document is first, so that sorting by score leaves the order."""
+    pairs = [[{"page_content": text}, number] for text, number in zip("abc", numbers, strict=True)]
+    (_, request), *_ = read_requests(
+        write(tmp_path / "a.json", {"question": WHO, "documents": pairs}), Request
+    )
+    for documents in (as_documents(list(map(tuple, pairs))), request.documents):
+        assert [(one.text, one.score) for one in documents] == list(zip("abc", scores, strict=True))
+
+
+def test_pairs_in_no_order_are_refused(tmp_path: Path) -> None:
+    pairs = [[{"page_content": text}, number] for text, number in zip("abc", (0.4, 0.1, 0.9), strict=True)]
+    with pytest.raises(InputError, match="0.4, 0.1"):
+        as_documents(list(map(tuple, pairs)))
+    with pytest.raises(InputError, match="documents: .*0.4, 0.1"):
+        read_requests(write(tmp_path / "a.json", {"question": WHO, "documents": pairs}), Request)
+
+
 INCOMPLETE: dict[str, Any] = {
     "ragas": {"user_input": WHO, "reference_contexts": TEXTS, "reference": "Ann"},
     "deepeval": {"input": WHO, "actual_output": "Ben", "expected_output": "Ann"},

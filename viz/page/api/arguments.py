@@ -12,7 +12,7 @@ from pine_engine.errors import InputError, PineError
 from pine_engine.methods.table import Method, get_methods
 from pine_engine.prompts.chat_templates import dump_kwargs
 from pine_engine.prompts.tasks import USUAL_TASK
-from pine_engine.rows.documents import DocumentInput
+from pine_engine.rows.documents import DocumentsInput
 from pine_engine.rows.untrusted_json import ListInput
 from viz.page.common.failures import explain
 from viz.page.common.host_settings import HostSettings
@@ -50,9 +50,7 @@ class Question(BaseModel):
     """Question about documents: the arguments that calls have in common."""
 
     question: str = Field(description="Question about the documents.")
-    documents: ListInput[DocumentInput] = Field(
-        description='Documents in prompt order, as text or {"title", "text"}.'
-    )
+    documents: DocumentsInput = Field(description='Documents in prompt order, as text or {"title", "text"}.')
     methods: ListInput[str] | None = METHOD_NAMES
     max_new_tokens: int = Field(64, description=NEW_TOKENS)
     instruction: str = Field(
