@@ -62,7 +62,7 @@ def check_quantization(config: PreTrainedConfig) -> None:
     """
     quantization = quantization_of(config)
     mlx = getattr(config, "quantization", None) or {}
-    if isinstance(mlx, dict) and "bits" in mlx and "quant_method" not in quantization:
+    if isinstance(mlx, dict) and {"bits", "group_size"} <= mlx.keys():
         message = f"MLX, {mlx['bits']} bits: mlx_lm has packed its weights, which transformers cannot read"
         advice = "use the original weights, or unpack them: `mlx_lm.convert --hf-path FOLDER --dequantize`"
         raise ModelError(f"{message}; {advice}", field="quantization")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pine_engine.errors import ModelError
 from pine_engine.input_validation import describe
-from pine_engine.models import embedded
+from pine_engine.models import embedded, ollama
 from pine_engine.models.adapters import base_of, errors_of_base, is_adapter, merge_adapter
 from pine_engine.models.dtypes import Dtype, known_dtype, resolve_dtype
 from pine_engine.models.embedded import EMBEDDED_NAME, Progress
@@ -35,7 +35,6 @@ UNLIMITED = 2**31 - 1  # context length in tokens of a model without a limit
 NO_CONTEXT = "its config has no max_position_embeddings; use a model that states its context length"
 GGUF_MAGIC = b"GGUF"
 SPLIT_GGUF = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
-OLLAMA_BLOB = "sha256-"  # start of the names of Ollama's files
 HUB_ID = re.compile(r"(?P<id>\w[\w.-]*(/\w[\w.-]*)?)(@(?P<revision>[\w./-]+))?", re.ASCII)
 
 
@@ -89,8 +88,10 @@ def resolve(name: str | os.PathLike[str] | None = None) -> ModelSource:
         if name and path.is_dir():  # Path("") is the current folder
             return resolve_folder(path)
         if path.is_file():
-            check_gguf(path)
-            return ModelSource(path.stem, str(path), None, "folder")
+            weights = ollama.find_weights(path)
+            check_gguf(weights or path)
+            name = f"{path.parent.name}:{path.name}" if weights else path.stem
+            return ModelSource(name, str(weights or path), None, "folder")
         if name in SHIPPED_NAMES:
             return resolve_folder(SHIPPED / name)
         hub_id = None if path.exists() or path.suffix == ".gguf" else HUB_ID.fullmatch(name)
@@ -108,6 +109,8 @@ def resolve_folder(folder: Path) -> ModelSource:
     if "config.json" not in present:
         ggufs = [entry for entry in present if entry.endswith(".gguf")]
         advice = f"give the file itself, {folder / ggufs[0]}" if ggufs else "save it with `save_pretrained`"
+        if {"blobs", "manifests"} <= {*present}:
+            advice = f"give a model of Ollama, {folder / 'manifests/registry.ollama.ai/library/NAME/TAG'}"
         message = f"folder {folder} has no config.json; expected a transformers model: {advice}"
         raise ModelError(message, field="config.json")
     if not any(entry.endswith(".safetensors") for entry in present):
@@ -128,8 +131,10 @@ def check_gguf(path: Path) -> None:
     if is_gguf:
         return
     message = f"{path} is not a GGUF file; give one, or a folder of a transformers model"
-    if path.name.startswith(OLLAMA_BLOB):
-        message = f"{path} is a file of Ollama without weights; give the largest file of the model in blobs"
+    if path.name.startswith(ollama.BLOB):
+        message = (
+            f"{path} is a file of Ollama without weights; give the manifest of the model, named as its tag"
+        )
     raise ModelError(message, field="model")
 
 

@@ -1,5 +1,6 @@
 """Places of models, properties of loaded and listed ones, rejected checkpoints, and dtypes by name."""
 
+import hashlib
 import importlib.util
 import json
 import logging
@@ -550,9 +551,67 @@ def test_blob_of_ollama_is_a_gguf_file(tmp_path: Path, monkeypatch: pytest.Monke
         resolve(path)
 
 
+def write_ollama(folder: Path, *kinds: str) -> Path:
+    """Write a model as `ollama pull` does, and return its manifest."""
+    layers = []
+    for kind in kinds:
+        content = write_gguf(folder / "content").read_bytes() if kind == "model" else kind.encode()
+        digest = hashlib.sha256(content).hexdigest()
+        (folder / "blobs").mkdir(exist_ok=True)
+        (folder / "blobs" / f"sha256-{digest}").write_bytes(content)
+        media_type = f"application/vnd.ollama.image.{kind}"
+        layers.append({"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(content)})
+    manifest: dict[str, Any] = {"schemaVersion": 2, "config": layers[-1], "layers": layers}
+    manifest["mediaType"] = "application/vnd.docker.distribution.manifest.v2+json"
+    path = folder / "manifests" / "registry.ollama.ai" / "library" / "smollm2" / "135m"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(manifest))
+    return path
+
+
+def test_manifest_of_ollama_is_its_gguf_file(tmp_path: Path) -> None:
+    manifest = write_ollama(tmp_path, "template", "model", "license", "params")
+    source = resolve(manifest)
+    assert source.name == "smollm2:135m" and Path(source.path_or_id).read_bytes()[:4] == b"GGUF"
+    assert describe(str(manifest)).family == "llama"
+    with pytest.raises(ModelError, match="Ollama", check=has_field("config.json")):
+        resolve(tmp_path)
+    Path(source.path_or_id).unlink()
+    with pytest.raises(ModelError, match="ollama pull", check=has_field("model")):
+        resolve(manifest)
+
+
+@pytest.mark.parametrize("kinds", [["tensor", "tensor"], ["model", "adapter"], ["template"]])
+def test_manifest_of_ollama_without_one_gguf_is_refused(kinds: list[str], tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="one GGUF file", check=has_field("model")):
+        resolve(write_ollama(tmp_path, *kinds))
+
+
+def test_folder_of_mlx_in_full_precision_is_loaded(folder: Path) -> None:
+    """mlx_lm names its format in the header, and always writes an index."""
+    expected = load(folder).model.state_dict()
+    weights = load_file(folder / "model.safetensors")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "mlx"})
+    index = {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(sorted(weights), "model.safetensors")}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    found = load(folder).model.state_dict()
+    assert found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in found)
+
+
 def test_folder_of_mlx_names_its_bits(folder: Path) -> None:
     packing = {"group_size": 64, "bits": 4}
-    for change in ({"quantization": packing}, {"quantization": packing, "quantization_config": packing}):
+    mixed = packing | {
+        "mode": "affine",
+        "model.embed_tokens": {"group_size": 64, "bits": 8},
+        "lm_head": False,
+    }
+    earlier = {"quant_method": "fp8", "weight_block_size": [128, 128]}  # of the weights before
+    for change in (
+        {"quantization": packing},
+        {"quantization": packing, "quantization_config": packing},
+        {"quantization": mixed, "quantization_config": mixed},
+        {"quantization": packing, "quantization_config": earlier},
+    ):
         edit_config(folder, change)
         assert describe(str(folder)).reason.startswith("MLX, 4 bits")
         with pytest.raises(ModelError, match="MLX, 4 bits", check=has_field("quantization")):
