@@ -150,7 +150,7 @@ def run(
         yield end_status(bar, notice(explain(error), kind="error"))
         return
     if press is None:
-        yield {}
+        yield {bar.status: gr.skip()}  # gradio refuses an empty update
         return
     submit = partial(sources.submit, press.job, press.task, choice, stop)
     current, steps = sources.kept.start(key, (bar, press), submit, current_caller())
