@@ -13,6 +13,7 @@ from tests.browser.conftest import OpenPage
 from tests.browser.driving import (
     DEFAULT,
     DRAWN,
+    EXAMPLES,
     INSIDE_TABS,
     LONG,
     PATHS,
@@ -75,6 +76,26 @@ def test_example_is_answered_under_four_methods_with_all_figures(page: Page) -> 
     badges = page.locator("#why [data-method=pine] .page-why-badge:visible")
     expect(badges).to_have_count(2 * len(DEFAULT.documents))
     expect(page.locator("#why .pine-tutorial-source")).not_to_contain_text("Precomputed")
+
+
+@pytest.mark.parametrize("is_typed", [True, False])
+def test_letter_that_a_visitor_types_stays(page: Page, is_typed: bool) -> None:
+    """The letter of an example does not score own options; the same letter, typed, does."""
+    example = next(one for one in EXAMPLES if one.task == "options")
+    wait_for_model(page)
+    pick(page, example)
+    set_length(page, 8)
+    page.locator(QUESTION).fill("Which one?")
+    for slot in range(1, len(example.documents) + 1):
+        text(page, slot).fill(f"Own option {slot}.")
+    accepted = page.locator("#accepted textarea")
+    (letter,) = example.answers
+    expect(accepted).to_have_value(letter)
+    if is_typed:
+        accepted.fill("")
+        accepted.press_sequentially(letter)
+    run(page)
+    expect(accepted).to_have_value(letter if is_typed else "")
 
 
 @pytest.mark.slow

@@ -88,7 +88,8 @@ def bind_share(
     # After a pause instead of after each change: an event per widget and key would delay typing.
     changes = [bar.keep.click, page.editor.cards.input, page.task.change]
     gr.on(changes, None, [page.accepted, *page.inputs], bar.draft_kept, **calling("drafts.keep"))
-    inputs, handed = [page.accepted, page.finished, view, *page.inputs], [bar.handed, bar.message]
+    scored = [page.accepted, page.typed]
+    inputs, handed = [*scored, page.finished, view, *page.inputs], [bar.handed, bar.message]
     linked, shown = [bar.address, page.shown, *inputs], [bar.link, bar.message]
     link = bar.share.click(bind(create_link, bar), linked, [bar.handed, *shown], **calling("sharing.here"))
     link.success(None, handed, shown, **calling("sharing.share"))
@@ -108,7 +109,7 @@ def bind_share(
             bar.download,
             **PRIVATE_EVENT,
         )
-    packed, files = [page.finished, view, page.accepted, bar.folder], [bar.run_file, bar.folder]
+    packed, files = [page.finished, view, *scored, bar.folder], [bar.run_file, bar.folder]
     written = bar.download.click(bind(write_results, disk), packed, files, **PRIVATE_EVENT)
     written.success(None, None, None, js=CLICK_FILE, **PRIVATE_EVENT)
     return loaded
@@ -119,7 +120,9 @@ def show_failure(bar: ShareBar, error: Exception) -> Updates:
     return {bar.message: notice(explain(error), kind="error")}
 
 
-def page_session(accepted: str | None, run: Run | None, view: View, *values: Any) -> RunRecord:
+def page_session(
+    accepted: str | None, typed: str | None, run: Run | None, view: View, *values: Any
+) -> RunRecord:
     """Return the session of the page, without results. Raises InputError if it cannot be saved."""
     form = read_form(*values)
     own = run if run and run.source == "own" else None
@@ -128,7 +131,7 @@ def page_session(accepted: str | None, run: Run | None, view: View, *values: Any
     facts = {"model": own.model, "dtype": own.dtype, "revision": own.revision} if own else {}
     return record_of(
         form,
-        accepted=accepted_for(form, accepted or ""),
+        accepted=accepted_for(form, accepted, typed),
         ran=own is not None,
         **facts,
         selection=as_picks(view.selection),
@@ -177,7 +180,9 @@ def restore(
             updates |= fill_page(bar, settings, session, opened_sentence("a link", session), view)
         elif draft:
             note = "Draft restored from this browser."
-            updates |= fill_page(bar, settings, from_draft(draft), note, view)
+            session = from_draft(draft)
+            kept_answers = {"accepted": accepted_for(session.form, session.accepted)}
+            updates |= fill_page(bar, settings, session.model_copy(update=kept_answers), note, view)
     except Exception as error:
         updates |= show_failure(bar, error)
     return updates
@@ -213,8 +218,10 @@ def fill_page(bar: ShareBar, settings: HostSettings, session: RunRecord, note: s
         check_shipped(session.form)
     view.tab = session.tab if session.tab in dict(TABS) else FIRST_TAB
     shown = shown_of(session) if session.orders else None
-    accepted = accepted_for(session.form, session.accepted)
+    accepted = session.accepted  # a letter that seems to be that of an example was typed before sharing
+    typed = "" if accepted_for(session.form, accepted) else accepted
     return filled(page, session.form, accepted=accepted, note=note, shown=shown) | {
+        page.typed: typed,
         page.example: NO_EXAMPLE,
         page.methods: list(session.methods),
         page.length: session.max_new_tokens,
@@ -225,7 +232,7 @@ def fill_page(bar: ShareBar, settings: HostSettings, session: RunRecord, note: s
 
 
 def write_results(
-    disk: Disk, run: Run | None, view: View, accepted: str | None, before: Path | None
+    disk: Disk, run: Run | None, view: View, accepted: str | None, typed: str | None, before: Path | None
 ) -> tuple[str, Path]:
     """Return the path of the ZIP of a run, and its folder, which replaces the one before."""
     if run is None or run.source != "own":
@@ -237,7 +244,7 @@ def write_results(
     try:
         folder = disk.new_folder()
         file = folder / NAME
-        file.write_bytes(bundle(run, selection, accepted=accepted_for(run.form, accepted or "")))
+        file.write_bytes(bundle(run, selection, accepted=accepted_for(run.form, accepted, typed)))
     except Exception as error:
         raise gr.Error(explain(error), print_exception=False) from error
     return str(file), folder

@@ -70,7 +70,7 @@ def shuffle_tab(
     event = bind_job(
         page.shuffle_bar,
         bind(begin_shuffle, page, figures, settings),
-        [figures.panel, *options, page.shown, chosen, page.accepted, *page.inputs],
+        [figures.panel, *options, page.shown, chosen, page.accepted, page.typed, *page.inputs],
         [*page.outputs, *drawings, page.bar.status],
         sources,
         chosen,

@@ -91,10 +91,10 @@ def test_saved_session_has_what_its_run_used() -> None:
     own = replace(ran, form=replace(ran.form, question=example.question), source="own")
     accepted, (entry, *others) = "\n".join(example.answers), ran.form.entries
     values = [*("retrieval_qa", example.question, example.instruction, ("pine",), 8)]
-    same = page_session(accepted, own, View(), *values, entries_json(ran.form.entries))
+    same = page_session(accepted, "", own, View(), *values, entries_json(ran.form.entries))
     assert (same.accepted, same.model, same.dtype) == (accepted, ran.model, ran.dtype) and same.ran
     edited = [replace(entry, text="Own."), *(replace(one, text="Own, too.") for one in others)]
-    other = page_session(accepted, own, View(), *values, entries_json(tuple(edited)))
+    other = page_session(accepted, "", own, View(), *values, entries_json(tuple(edited)))
     assert (other.accepted, other.model, other.ran) == ("", "", False)
 
 

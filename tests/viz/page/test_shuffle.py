@@ -218,7 +218,7 @@ def press(
 ) -> Any:
     """Press Shuffle with these documents."""
     form = ("retrieval_qa", "Which?", "Answer.", ["pine"], 3, entries_json(entries))
-    inputs = ({"is_open": is_open}, 6, 0, False, shown or Shown(form_of(), ()), None, accepted)
+    inputs = ({"is_open": is_open}, 6, 0, False, shown or Shown(form_of(), ()), None, accepted, "")
     return events["run"].fn(stop or StopFlag(), None, "", *inputs, *form)
 
 

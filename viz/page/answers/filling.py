@@ -88,6 +88,7 @@ def filled(
             page.note: notice(note, kind="note"),
             page.instruction: form.instruction or form.row.instruction,
             page.accepted: accepted,
+            page.typed: "",
             page.bar.status: notice(""),
             page.shuffle_bar.status: notice(""),
         }

@@ -29,7 +29,7 @@ def bind_workspace(
     scored, shown = [page.shown, page.accepted], [page.answers, page.order_table]
     page.accepted.change(bind(show_scores, page), scored, shown, **PRIVATE_EVENT)
     bind_editor(page.editor, reader, task=page.task, instruction=page.instruction)
-    inputs = [page.shown, chosen, page.accepted, *page.inputs]
+    inputs = [page.shown, chosen, page.accepted, page.typed, *page.inputs]
     outputs = [*page.outputs, page.shuffle_bar.status]
     return bind_job(page.bar, bind(begin_run, page, settings), inputs, outputs, sources, chosen, page.key)
 
@@ -52,7 +52,7 @@ class Started:
     form: Form
     model: Choice | None
     before: Shown | None
-    typed: str  # accepted answers
+    given: str  # accepted answers on the page
     accepted: str  # those of this form
 
     def joined(self, view: Shown) -> Shown:
@@ -60,11 +60,13 @@ class Started:
         return keep_earlier(self.before, replace(view, form=self.form, model=self.model))
 
 
-def start_run(shown: Shown, model: Choice | None, accepted: str | None, *values: Any) -> Started:
+def start_run(
+    shown: Shown, model: Choice | None, accepted: str | None, typed: str | None, *values: Any
+) -> Started:
     """Return the inputs of a run; `values` are those of `Workspace.inputs`."""
-    form, typed = read_form(*values), accepted or ""
+    form = read_form(*values)
     before = None if shown.changes((form, model)) else shown
-    return Started(form, model, before, typed, accepted_for(form, typed))
+    return Started(form, model, before, accepted or "", accepted_for(form, accepted, typed))
 
 
 def clear_before(page: Workspace, started: Started, other: JobBar) -> Updates:
@@ -90,7 +92,7 @@ def end_run(page: Workspace, started: Started, view: Shown) -> Updates:
     updates = {} if view.is_complete else show_view(page, started, stopped)
     if run := started.joined(view).run:
         updates[page.finished] = run
-    if view.has_text and started.accepted != started.typed:
+    if view.has_text and started.accepted != started.given:
         updates[page.accepted] = started.accepted
     return updates
 

@@ -11,6 +11,7 @@ from viz.page.answers.order_table import build_order_table
 from viz.page.answers.recordings import recorded_of
 from viz.page.answers.start import build_start
 from viz.page.common.failures import notice
+from viz.page.common.widgets import PRIVATE_EVENT
 from viz.page.form.documents import capital
 from viz.page.form.editor import Editor, build_cards, question_words
 from viz.page.form.examples import NO_EXAMPLE, FormExample, load_examples
@@ -144,6 +145,8 @@ class Workspace:
                 max_lines=8,
                 elem_id="accepted",
             )
+            self.typed = gr.Textbox("", visible=False)  # accepted answers that the visitor has typed
+            self.accepted.input(None, self.accepted, self.typed, js="(accepted) => accepted", **PRIVATE_EVENT)
         self.chat_template_kwargs = build_template_kwargs("chat-template-kwargs")
 
     def _build_orders(self, num_documents: int) -> None:

@@ -124,7 +124,7 @@ def test_form_of_a_run_is_parsed_and_checked_once(
         entries_json(entries_from([("", "red")])),
         "",
     ]
-    job = form_run.begin_run(page, DEFAULTS, shown("", "retrieval_qa"), None, "", *values).job
+    job = form_run.begin_run(page, DEFAULTS, shown("", "retrieval_qa"), None, "", "", *values).job
     job.prepare(engine, **job.arguments)
     prepare_shuffle(engine, read_form(*values), count=2, seed=0, controls=True)
     assert calls == {"parse_kwargs": 2, "check": 2}, "once for each run"

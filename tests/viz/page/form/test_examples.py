@@ -44,6 +44,7 @@ def test_letter_of_an_example_is_for_its_task_alone() -> None:
     own = replace(example.form(["pine"]), question="Own?", entries=entries_from([("", "x"), ("", "y")]))
     assert accepted_for(own, letter) == ""
     assert accepted_for(replace(own, task="judge"), letter) == letter
+    assert accepted_for(own, letter, typed=letter) == letter
 
 
 def test_instruction_of_an_example_is_for_its_documents_alone() -> None:
