@@ -154,12 +154,8 @@ document.addEventListener("click", (event) => {
   opener = `#answers [data-answer="${method}"]${compare ? "[data-compare]" : ":not([data-compare])"}`;
   shown = { one: method, other: compare ? otherThan(cardOf(method)) : "" };
   html = "";
-  watch.observe(document.getElementById("answers"), {
-    childList: true,
-    subtree: true,
-    characterData: true,
-    attributes: true,
-  });
+  const all = { childList: true, subtree: true, characterData: true, attributes: true };
+  watch.observe(document.getElementById("answers"), all);
   draw();
   dialog().showModal();
 });

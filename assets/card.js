@@ -84,8 +84,7 @@ const drawQr = (context, rows) => {
   const x = WIDTH - EDGE - QR_SIZE;
   if (!rows.length) {
     const text = "The link is too long for a QR code. Use “Copy link”.";
-    write(context, text, { x, y: TOP + 80, width: QR_SIZE, size: 20, color: MUTED, lines: 4 });
-    return;
+    return write(context, text, { x, y: TOP + 80, width: QR_SIZE, size: 20, color: MUTED, lines: 4 });
   }
   const side = Math.floor(QR_SIZE / rows.length);
   const start = WIDTH - EDGE - side * rows.length;

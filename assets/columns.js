@@ -32,10 +32,7 @@ export const mount = ({ element, trigger, props, watch }) => {
     const isDrawn = element.querySelector("table") && JSON.stringify(content.columns) === JSON.stringify(columns);
     if (isDrawn) return;
     columns = content.columns ?? [];
-    if (!columns.length) {
-      element.replaceChildren();
-      return;
-    }
+    if (!columns.length) return element.replaceChildren();
     const rows = content.rows.map((cells) => h("tr", {}, ...cells.map((textContent) => h("td", { textContent }))));
     const heads = columns.map((column, place) => list(column, place, content.fields));
     const table = h("table", {}, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...rows));

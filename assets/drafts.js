@@ -29,7 +29,7 @@ window.addEventListener("hashchange", () => {
 let isStored = true;
 
 /* Return the result of `work` on the local storage, "" if access is denied: then reading `localStorage` throws. */
-const withStorage = (work) => {
+export const withStorage = (work) => {
   try {
     isStored = true;
     return work(localStorage) ?? "";

@@ -1,7 +1,7 @@
 /* Guess first: does vanilla's answer change if the first two documents are swapped? The table of all orders has both
    answers. On a first visit and as the first step of a presentation, the question hides the rest of the page. */
 import { boxesOf, closest, glide, h, isSame, isStill } from "../viz/drawing/common.js";
-import { isFresh } from "./drafts.js";
+import { isFresh, withStorage } from "./drafts.js";
 
 const SEEN = "pine-explorer-guess";
 const MOVE_MS = 600;
@@ -13,13 +13,7 @@ let isOver = () => {}; // called when the page is shown
 const part = (selector) => table.element.querySelector(`.page-guess ${selector}`);
 
 /* Without access to the storage, each visit would be a first one: then it asks never. */
-const wasAsked = () => {
-  try {
-    return localStorage.getItem(SEEN) !== null;
-  } catch {
-    return true;
-  }
-};
+const wasAsked = () => withStorage((storage) => storage.getItem(SEEN) ?? SEEN) !== SEEN;
 
 /* Return the two orders and vanilla's answers, null if one is unknown. */
 const riddle = () => {

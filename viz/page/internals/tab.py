@@ -126,7 +126,7 @@ class Internals:
     def _build_tab(self, name: str) -> None:
         if name in JOBS:
             button, job, about = JOBS[name]
-            with gr.Row(elem_classes="page-row page-shuffle-bar"):
+            with gr.Row(elem_classes="page-row"):
                 self.bars[name] = JobBar(button, run_id=job, stop_id=f"stop-{job}")
             self.bars[name].build_status(about, status_id=f"{job}-status")
         self.pictures[name] = gr.HTML("", elem_id=f"{name}-html")
