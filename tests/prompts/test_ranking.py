@@ -39,7 +39,7 @@ def test_formatted_ranking_is_parsed(scores: dict[str, int]) -> None:
         ("B > A > C", "B > A > C"), ("[2] > [1] > [3]", "B > A > C"), ("2>1", "B > A"),
         ("The ranking is: [B] > [A].", "B > A"), ("**B** > **A** = C", "B > A = C"), ("B", "B"),
         ("B, A", "B > A"), ("1. B\n2. A", "B > A"), ("B. The key.\nA. The map.", "B > A"),
-        ("B > B > D > 4 > A", "B > A"), ("A > B, or C > A", "C > A"), ("Ｂ ＞ Ａ", "B > A"),
+        ("B > B > D > 4 > A > B", "B > A"), ("A > B, or C > A", "C > A"), ("Ｂ ＞ Ａ", "B > A"),
         ("", None), ("A dog > cat", None), ("A dog\nB is", None), ("No passage.", None), ("[7]", None),
     ],
 )  # fmt: skip

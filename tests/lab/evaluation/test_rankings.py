@@ -151,21 +151,24 @@ def test_rankings_of_texts_are_aggregated_and_compared(
     """The parser makes a ranking of any text, because a random model writes none."""
 
     def parse(text: str, **_: Any) -> str:
-        shift = sum(map(ord, text)) % 3
-        return " > ".join("ABC"[(place + shift) % 3] for place in range(3)) if " > " not in text else text
+        return text if " > " in text else " > ".join(list(permutations("ABC"))[sum(map(ord, text)) % 6])
 
     monkeypatch.setitem(TASKS, "ranking", replace(TASKS["ranking"], parse=parse))
     methods = ["vanilla", "permutation_borda"]
     order_names = ["order:0-1-2", "order:1-2-0", "order:2-0-1"]
-    found = evaluate_records(engine, [query(1, 3)], methods=methods, order_names=order_names, logprobs=False)
-    joint = [found["r1", "permutation_borda:vanilla", name] for name in order_names]
+    found = evaluate_records(engine, [query(2, 3)], methods=methods, order_names=order_names, logprobs=False)
+    joint = [found["r2", "permutation_borda:vanilla", name] for name in order_names]
     assert all(len(one.text or "") and one.parsed for one in joint)
     ranked = [rank_scores(one, "generated") for one in joint]
-    assert ranked[0] == ranked[1] == ranked[2] and len({one.score for one in joint}) == 1
+    assert (
+        ranked[0] == ranked[1] == ranked[2]
+        and len(set(ranked[0] or [])) == 3
+        and len({one.score for one in joint}) == 1
+    )
     every = list(permutations(range(3)))
     texts = evaluate_records(
         engine,
-        [query(1, 3)],
+        [query(2, 3)],
         methods=["vanilla"],
         order_names=[f"order:{'-'.join(map(str, order))}" for order in every],
         logprobs=False,
