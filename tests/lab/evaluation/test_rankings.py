@@ -32,7 +32,7 @@ def query(number: int, size: int = 4) -> Example:
     """Return a query with passages of graded relevance."""
     documents = [Document(text=f"{WORDS[(number + place) % 6]} {place}") for place in range(size)]
     grades = [GRADES[(place + number) % size] for place in range(size)]
-    fields = {"id": f"r{number}", "task": "ranking", "question": f"What {number}?"}
+    fields: dict[str, Any] = {"id": f"r{number}", "task": "ranking", "question": f"What {number}?"}
     return Example(**fields, documents=documents, relevance=grades)
 
 
