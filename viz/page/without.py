@@ -78,7 +78,7 @@ def begin_without(
     if not shown.finished_orders((form, model), form.methods) or form.order not in shown.orders:
         if letter < 0:
             return None
-        raise InputError("No answers in this order: run it, then hide a document.")
+        raise InputError("No answers in this order. Run the order, then hide a document.")
     is_free = shown.run is not None and shown.run.has_internals
     letters = letters_to_run(form, shown, letter)
     if not letters or (letter < 0 and not (is_free and can_leave_out(form))):
