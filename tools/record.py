@@ -128,13 +128,14 @@ def with_texts_without(engine: Engine, run: Run) -> Run:
     found: dict[Form, dict[str, str]] = {}
     orders = dict(run.orders)
     for order, answers in run.orders.items():
-        entries = sorted(run.form.entries, key=lambda entry, order=order: order.index(entry.letter))
-        forms = [without_document(replace(run.form, entries=tuple(entries)), letter) for letter in run.order]
-        for form in forms:
-            if form not in found:
-                *_, last = prepare_answers(engine, form, trace=False).views(engine)
-                found[form] = {card.method: card.text for card in last.cards}
-        texts = {method: tuple(found[form][method] for form in forms) for method in answers.texts}
+        lettered = {entry.letter: entry for entry in run.form.entries}
+        form = replace(run.form, entries=tuple(lettered[letter] for letter in order))
+        forms = [without_document(form, letter) for letter in sorted(order)]
+        for reduced in forms:
+            if reduced not in found:
+                *_, last = prepare_answers(engine, reduced, trace=False).views(engine)
+                found[reduced] = {card.method: card.text for card in last.cards}
+        texts = {method: tuple(found[one][method] for one in forms) for method in answers.texts}
         orders[order] = replace(answers, texts_without=texts)
     return replace(run, orders=orders)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from pine_engine import DEBIASERS, InputError, LabeledRequest
+from pine_engine import DEBIASERS, Document, InputError, LabeledRequest
 from pine_engine.lab.debias.combining import count_votes
 from pine_engine.lab.debias.plan import plan_debias
 from pine_engine.lab.debias.rank_aggregation import AGGREGATIONS, Aggregation
@@ -51,8 +51,14 @@ def test_aggregation_is_independent_of_orders(
     assert AGGREGATIONS[name](others) == tuple(found[one] for one in moved)
 
 
+def documents_of(texts: str) -> list[Document]:
+    return [Document(text) for text in texts]
+
+
 def test_generated_rankings_of_orders_are_aggregated() -> None:
-    request = LabeledRequest(task="ranking", question="Which?", documents=["x", "y", "z"], labels=list("ABC"))
+    request = LabeledRequest(
+        task="ranking", question="Which?", documents=documents_of("xyz"), labels=list("ABC")
+    )
     texts = ["B > A > C", "A > C > B", "none"]
     found = count_votes(DEBIASERS["permutation_kemeny"], request, [(0, 1, 2), (1, 2, 0), (0, 1, 2)], texts)
     assert found.answer == "B" and found.scores == pytest.approx({"A": 1 / 3, "B": 2 / 3, "C": 0.0})
@@ -62,7 +68,7 @@ def test_generated_rankings_of_orders_are_aggregated() -> None:
 
 
 def test_kemeny_of_many_documents_is_refused() -> None:
-    request = LabeledRequest(task="ranking", question="Which?", documents=list("abcdefghijklm"))
+    request = LabeledRequest(task="ranking", question="Which?", documents=documents_of("abcdefghijklm"))
     with pytest.raises(InputError):
         plan_debias([request], wrapper="permutation_kemeny")
     assert plan_debias([request], wrapper="permutation_borda").num_prompts == 10

@@ -184,7 +184,7 @@ def test_rankings_of_texts_are_aggregated_and_compared(
 
 def test_wrappers_that_do_not_fit_rankings_are_refused() -> None:
     for methods in (["swap_reconcile"], ["permutation_kemeny"]):
-        documents = ["a"] * (13 if "kemeny" in methods[0] else 3)
+        documents = [Document("a")] * (13 if "kemeny" in methods[0] else 3)
         example = Example(id="x", task="ranking", question="Q?", documents=documents, gold_index=0)
         with pytest.raises(InputError):
             choose([example], methods=methods)

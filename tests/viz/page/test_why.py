@@ -46,7 +46,7 @@ def test_other_orders_move_documents_of_vanilla_only() -> None:
 
 def test_steps_have_the_answers_without_each_document() -> None:
     texts = {"vanilla": ("a", "b", None), "pine": ("c", "d", "e")}
-    orders = RUN.orders | {RUN.order: replace(RUN.orders[RUN.order], texts_without=texts)}
+    orders = {**RUN.orders, RUN.order: replace(RUN.orders[RUN.order], texts_without=texts)}
     first, second, *_ = json.loads(why_json(replace(RUN, orders=orders)))["orders"]
     assert [first[method]["without"] for method in METHODS] == [["a", "b", None], ["c", "d", "e"]]
     assert second["pine"]["without"] is None

@@ -65,8 +65,8 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
     return json.dumps(
         {
             "methods": [
-                *(method | {"is_compared": True} for method in compared),
-                *(method | {"is_compared": False} for method in others),
+                *({**method, "is_compared": True} for method in compared),
+                *({**method, "is_compared": False} for method in others),
             ],
             "orders": orders,
             "shown": orders.index(shown.form.order) if shown.form.order in orders else 0,

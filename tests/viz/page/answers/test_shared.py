@@ -201,7 +201,7 @@ def test_decisive_words_out_of_range_are_rejected(fields: dict[str, Any]) -> Non
 
 def test_link_of_answers_of_two_models_names_none() -> None:
     first, second = ORDERS
-    mixed = opened().earlier | {second: shown().earlier[second]}
+    mixed = {**opened().earlier, second: shown().earlier[second]}
     own = record_of(FORM, model="other", dtype="float32")
     assert share_answers(own, replace(shown(), earlier=mixed)).model == ""
     own = record_of(FORM, model="tiny", dtype="4bit")
