@@ -117,9 +117,9 @@ def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
             fields[name] = fields.pop(found)
         if found == "context" and isinstance(fields[name], str):
             fields[name] = _parse_context(fields[name], fields.get("title", ""))
-    question = fields.get("question")
-    if isinstance(question, Mapping) and "text" in question:  # RankLLM
-        fields = {"id": question.get("qid", ""), **fields, "question": question["text"]}
+    query = fields.get("question")
+    if isinstance(query, Mapping) and "text" in query:  # RankLLM
+        fields = {"id": query.get("qid", ""), **fields, "question": query["text"]}
     if "documents" not in fields and (reason := missing_documents(row)):
         raise ValidationErrors([Problem(f"documents: {reason}", "documents")])
     if "documents" in fields:
