@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -30,13 +30,6 @@ MARGIN = 1.5  # safety factor of the estimated time
 MAX_S = 120  # maximum seconds of a GPU request: the daily quota of a user without login
 FIRST_PREFILL_S, FIRST_DECODE_S = 1 / 500, 1 / 20
 """Assumed seconds per prompt token and per new token before the first run."""
-
-
-@dataclass(frozen=True)
-class _Failed:
-    """Failure as a sentence for the user. `spaces` transfers only the name of an exception."""
-
-    sentence: str
 
 
 _placed: "list[pine.Engine]" = []  # engines inherited by forks; an engine cannot be pickled
@@ -67,8 +60,8 @@ def compute(engine: "pine.Engine", job: PreparedJob[Any]) -> Generator[Any, None
     try:
         with closing(_compute_on_gpu(_placed.index(engine), job.views, seconds)) as views:
             for number, view in enumerate(views):
-                if isinstance(view, _Failed):
-                    raise PineError(view.sentence)
+                if isinstance(view, PineError):
+                    raise view
                 if number == 0:  # the wait for the GPU is over
                     began = time.monotonic()
                 yield view
@@ -108,7 +101,7 @@ def _compute_placed(
     try:
         yield from views(_placed[index])
     except Exception as error:
-        yield _Failed(explain(error))
+        yield PineError(explain(error))  # of an exception that is raised, `spaces` transfers the name alone
 
 
 # spaces calls the function with the arguments of `_compute_placed`.
