@@ -96,14 +96,14 @@ class Page:
         return next(event for event in self.events if event["api_name"] == api_name)
 
     def click_event(self, elem_id: str) -> dict[str, Any]:
-        """Return the event of a click on a button."""
-        (event,) = (
+        """Return the event of a click on a button, without a second one that stops another job."""
+        found = (
             event
             for event in self.events
             for target, kind in event["targets"]
             if kind == "click" and self.components[target].get("elem_id") == elem_id
         )
-        return event
+        return max(found, key=lambda event: len(event["inputs"]))
 
     def token_count_event(self) -> dict[str, Any]:
         """Return the event that counts tokens after each input."""
@@ -184,7 +184,7 @@ class PageSession:
             updates.times.append(time.monotonic() - began)
             updates.num_waiting += bool(WAITING.match(updates.status))
         for follower in self._page.events_after(self._page.click_event("run")):
-            await self.send(follower)
+            await self.send(follower, self._page.form(follower, request))
         return updates
 
     def submit(self, button: str, request: Question) -> AsyncGenerator[tuple[str, str], None]:
