@@ -37,6 +37,7 @@ class Reading:
     drawing: str = ""  # escaped HTML of the drawn value
     remark: str = ""  # reason for a missing drawing
     rule: str = ""  # condition of a correct answer, with the accepted ones; "" without any
+    is_cut_off: bool = False  # True if the score is 1, but the answer has no end
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,8 @@ def draw_figures(
     run = view.run
     if run is None or not panel["is_open"]:
         return {figures.drawn: view}
-    is_correct = is_correct_by(run.form.row, accepted_answers(accepted))
+    cut_off = {answers.texts[method] for answers in run.orders.values() for method in answers.cut_off}
+    is_correct = is_correct_by(run.form.row, accepted_answers(accepted), cut_off)
     methods = [METHODS[card.method] for card in view.cards]
     labels = {method.name: method.label for method in methods}
     rows = run.comparisons

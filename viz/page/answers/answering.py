@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -99,9 +99,14 @@ def accepted_answers(typed: str | None) -> tuple[str, ...]:
     return tuple(filter(None, (line.strip() for line in (typed or "").splitlines())))
 
 
-def is_correct_by(task: Task, accepted: Sequence[str]) -> Callable[[str], bool] | None:
-    """Return the check of an answer by the rule of the task; None if no answers are accepted."""
-    return (lambda text: task.score(text, accepted) == 1) if accepted else None
+def is_correct_by(
+    task: Task, accepted: Sequence[str], cut_off: Collection[str] = ()
+) -> Callable[[str], bool] | None:
+    """Return the check of an answer by the rule of the task; None if no answers are accepted.
+
+    Answers that are cut off are not correct.
+    """
+    return (lambda text: text not in cut_off and task.score(text, accepted) == 1) if accepted else None
 
 
 def scoring_note(task: Task, accepted: Sequence[str]) -> str:
@@ -114,6 +119,8 @@ def shown_html(shown: Shown, accepted: Sequence[str] = ()) -> str:
     task, cards = shown.form.row, []
     for card in shown.cards:
         reading = read_answer(task, card.text, accepted) if card.state == "finished" else None
+        if reading and card.finish_reason == "length":
+            reading = replace(reading, is_cut_off=reading.score == 1)
         cards.append(replace(card, model=task.model, reading=reading))
     return answer_grid(cards) + (notice(f"{shown.recorded}.") if shown.recorded else "")
 

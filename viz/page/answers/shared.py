@@ -56,7 +56,13 @@ def shown_of(record: RunRecord) -> Shown:
     lettered = {entry.letter: entry for entry in form.entries}
     form = replace(form, entries=tuple(lettered[letter] for letter in order))
     cards = tuple(
-        AnswerCard(method, state="finished", text=orders[order].texts[method], source=record.source)
+        AnswerCard(
+            method,
+            state="finished",
+            text=orders[order].texts[method],
+            finish_reason="length" if method in orders[order].cut_off else "stop",
+            source=record.source,
+        )
         for method in form.methods
     )
     return Shown(form, cards, earlier=orders)

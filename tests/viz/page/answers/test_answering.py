@@ -60,6 +60,13 @@ def test_answer_is_parsed_and_scored_by_its_task(task: str, text: str, accepted:
     assert readings(shown_html(replace(finished, cards=cards), accepted_answers(accepted))) == []
 
 
+def test_answer_cut_off_is_marked_as_in_the_table() -> None:
+    for text, mark in (("It is in Brenholt, wh", "(✓) contains the answer, cut off"), ("No", "✗ incorrect")):
+        view = shown(text, "retrieval_qa")
+        card = replace(view.cards[0], finish_reason="length")
+        assert readings(shown_html(replace(view, cards=(card,)), ["Brenholt"])) == [mark]
+
+
 def test_empty_lines_are_no_accepted_answers() -> None:
     assert accepted_answers("  one two \r\n\n \nthree") == ("one two", "three")
     assert accepted_answers(" \n") == accepted_answers("") == accepted_answers(None) == ()
