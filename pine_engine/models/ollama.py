@@ -27,7 +27,7 @@ def find_weights(path: Path) -> Path | None:
     if kinds.count("model") != 1 or "adapter" in kinds:
         reason = "has an adapter" if "adapter" in kinds else "is not one GGUF file"
         raise ModelError(f"{path} of Ollama {reason}; give a model in one GGUF file", field="model")
-    weights = folder / "blobs" / dict(layers)["model"].replace(":", "-")
+    weights: Path = folder / "blobs" / dict(layers)["model"].replace(":", "-")
     if not weights.is_file():
         raise ModelError(f"{weights} is missing; bring it with `ollama pull`", field="model")
     return weights
