@@ -11,7 +11,7 @@ from viz.page.answers.recordings import recorded_of
 from viz.page.answers.tutorial_recording import tutorial_recording
 from viz.page.form.examples import load_examples
 from viz.page.form.options import DEFAULT_METHODS
-from viz.page.internals.view import View
+from viz.page.internals.view import LAB, View
 
 CASTLE, HARBOR = (recorded_of(example.form(DEFAULT_METHODS)) for example in load_examples()[:2])
 
@@ -117,12 +117,15 @@ def test_last_click_decides_the_drawn_tab(page: gr.Blocks) -> None:
 def test_empty_panels_click_existing_buttons(page: gr.Blocks) -> None:
     blocks = [block for block in page.blocks.values() if isinstance(block, gr.HTML | gr.Button)]
     buttons = {block.elem_id for block in blocks if isinstance(block, gr.Button)}
+    functions: dict[str | None, Any] = {event.name: event.fn for event in page.fns.values()}
+    panels = functions["after_run"](None, CASTLE, View(page_tab=LAB), {})
+    panels |= functions["open_figures"]({"is_open": False}, None, CASTLE, None)
     offered = {
-        block.elem_id: pressed.attributes["data-click-target"]
-        for block in blocks
-        if isinstance(block, gr.HTML)
-        for pressed in read_html(str(block.value or "")).all("button")
+        widget.elem_id: pressed.attributes["data-click-target"]
+        for widget, html in panels.items()
+        if isinstance(html, str)
+        for pressed in read_html(html).all("button")
         if "data-click-target" in pressed.attributes
     }
-    assert offered == {"internals-summary": "run"}
+    assert offered == {"internals-summary": "run", "shuffle-verdict": "shuffle"}
     assert set(offered.values()) <= buttons
