@@ -24,15 +24,20 @@ BLUES = ("#F2F6FA", "#C9DCEC", "#8DB6D6", "#4A86B8")
 """Colors of cells with texts, from low to high; black has a contrast of at least 5 with each."""
 
 LINES = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#6b7280", "#B79F00")
-SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "pentagon", "star")
-RARE_SYMBOLS = ("x", "hexagon", "octagon", "hexagram", "bowtie", "hourglass", "star-square", "star-diamond")
+SYMBOLS = (
+    *("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "pentagon", "star"),
+    *("x", "hexagon", "octagon", "hexagram", "bowtie", "hourglass", "star-square", "star-diamond"),
+    *("triangle-left", "triangle-right", "triangle-ne", "triangle-se", "triangle-sw", "triangle-nw"),
+    *("diamond-tall", "diamond-wide"),
+)
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "5px 2px", "2px 4px")
 PATTERNS = ("", "/", "x", "-", "|", "\\", "+", ".")
 """Styles of lines and bars by their index: symbols, dashes and patterns identify them without color."""
 
 _FILLS = ("", "-open", "-open-dot", "-dot")
 
-_NUM_SYMBOLS = len(SYMBOLS) * len(_FILLS)
+_NUM_SHAPES = 8  # symbols until the next fill
+_NUM_SYMBOLS = _NUM_SHAPES * len(_FILLS)
 
 CONFIG: dict[str, Any] = {
     "displaylogo": False,
@@ -94,8 +99,8 @@ def line_style(index: int) -> dict[str, Any]:
     after 256 come other symbols.
     """
     color = line_color(index)
-    symbols = SYMBOLS if index < _NUM_SYMBOLS * len(LINES) else RARE_SYMBOLS
-    symbol = symbols[index % len(symbols)] + _FILLS[index // len(symbols) % len(_FILLS)]
+    first = _NUM_SHAPES * (index // (_NUM_SYMBOLS * len(LINES)))
+    symbol = SYMBOLS[first + index % _NUM_SHAPES] + _FILLS[index // _NUM_SHAPES % len(_FILLS)]
     return {
         "mode": "lines+markers",
         "line": {"color": color, "width": 2, "dash": DASHES[index % len(DASHES)]},

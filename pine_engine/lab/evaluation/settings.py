@@ -75,7 +75,7 @@ class Settings(BaseModel):
         problem = ""
         if not method.generates and not choices:
             problem = f"needs choices: got the task {task.name}, which has none"
-        elif (wrapper.learns or wrapper.must_agree) and not task.has_letters:
+        elif (wrapper.learns or wrapper.must_agree or wrapper.aggregation) and not task.has_letters:
             problem = f"needs documents with letters: got the task {task.name}, which has none"
         elif not method.generates and not self.logprobs:
             problem = "needs log-probabilities: got generated answers alone"

@@ -92,11 +92,13 @@ def test_wrappers_are_offered_where_they_apply(monkeypatch: pytest.MonkeyPatch) 
     fitting = [
         one for one in WRAPPED
         if not one.base.needs_scores and not (one.wrapper and one.wrapper.represents and one.base.merge)
-        if not (one.wrapper and one.wrapper.aggregation)  # of rankings only
     ]  # fmt: skip
     assert offered("judge") == {wrapped.name for wrapped in fitting}
-    agreeing = {one.name for one in WRAPPED if one.wrapper and one.wrapper.must_agree}  # of judges only
-    others = {one.name for one in fitting if one.generates} - agreeing
+    agreeing = {
+        one.name for one in WRAPPED
+        if one.wrapper and (one.wrapper.must_agree or one.wrapper.aggregation)
+    }  # fmt: skip
+    others = {one.name for one in fitting if one.generates} - agreeing  # of answers without letters
     full = {one.name for one in fitting if one.wrapper and one.wrapper.name == "permutation_full"}
     assert offered("retrieval_qa") == offered("math_reasoning") == others
     assert others - offered("qm9") == full
