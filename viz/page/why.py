@@ -4,7 +4,7 @@ assets/why.js draws the three steps from JSON.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -114,6 +114,8 @@ def why_record(run: Run) -> dict[str, Any]:
     lengths = layout.lengths[np.argsort(run.order)].tolist()
     head = run.answer_records["pine"].head
     assert head is not None
+    explained = {order: answers for order, answers in run.orders.items() if _has_attention(answers.records)}
+    differs = _parting_step(explained.values())
     segments = [document_segment(entry.letter) for entry in entered]
     return {
         "question": shorten(run.form.named_question, 120),
@@ -136,20 +138,24 @@ def why_record(run: Run) -> dict[str, Any]:
         "suffix_length": layout.suffix_length,
         "visible": {method: plan_of(run, method).visible.tolist() for method in METHODS},
         "orders": [
-            {"order": np.argsort(np.argsort(order)).tolist()} | _answers(answers)
-            for order, answers in run.orders.items()
-            if _has_attention(answers.records)
+            {"order": np.argsort(np.argsort(order)).tolist()}
+            | {
+                method: _answer(answers.records[method], differs, answers.origins.get(method))
+                for method in METHODS
+            }
+            for order, answers in explained.items()
         ],
     }
 
 
-def _answers(answers: OrderAnswers) -> dict[str, Any]:
-    """Return the answers of both methods, with the first token that differs, or else the decisive one."""
-    first, second = (answers.records[method] for method in METHODS)
-    differs = first_difference(first, second)
-    return {
-        method: _answer(answers.records[method], differs, answers.origins.get(method)) for method in METHODS
-    }
+def _parting_step(orders: Iterable[OrderAnswers]) -> int | None:
+    """Return the first step, from 0, at which the methods part in an order; None if they do in none.
+
+    One step for all orders, so that another order moves only what depends on it.
+    """
+    pairs = ([answers.records[method] for method in METHODS] for answers in orders)
+    steps = (first_difference(first, second) for first, second in pairs)
+    return min((step for step in steps if step is not None), default=None)
 
 
 def _answer(record: AnswerTokens, differs: int | None, origin: AnswerOrigin | None) -> dict[str, Any]:
