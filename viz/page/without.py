@@ -8,12 +8,14 @@ import gradio as gr
 
 from pine_engine.errors import InputError
 from pine_engine.scheduling.job import Job
+from pine_engine.scheduling.runs import Runs
 from viz.page.answers.form_run import show
 from viz.page.answers.shown import Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.host_settings import HostSettings
 from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.form.form import Form, read_form
+from viz.page.jobs import zerogpu
 from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job, request_stop
 from viz.page.jobs.sources import Choice, Sources
 from viz.page.without_job import WithoutView, can_leave_out, prepare_without
@@ -28,7 +30,7 @@ def bind_without(
     bar = page.without_bar
     bind_job(
         bar,
-        bind(begin_without, page, settings),
+        bind(begin_without, page, settings, sources.runs),
         [page.left_out, page.shown, chosen, page.accepted, *page.inputs],
         [*page.outputs, page.finished],
         sources,
@@ -64,6 +66,7 @@ def letters_to_run(form: Form, shown: Shown, left_out: int) -> list[int]:
 def begin_without(
     page: Workspace,
     settings: HostSettings,
+    runs: Runs,
     left_out: float,
     shown: Shown,
     model: Choice | None,
@@ -72,6 +75,8 @@ def begin_without(
 ) -> ButtonJob | None:
     """Return the job of the missing answers; None after a run that has none, or has them at a price.
 
+    The price is the requests of an endpoint, the visitor's quota of ZeroGPU, or the time of other visitors.
+
     Raises InputError for an eye beside answers to other inputs.
     """
     form, letter = read_form(*values), int(left_out)
@@ -79,9 +84,9 @@ def begin_without(
         if letter < 0:
             return None
         raise InputError("No answers in this order. Run the order, then hide a document.")
-    is_free = shown.run is not None and shown.run.has_internals
+    has_price = zerogpu.IS_ZEROGPU or runs.num_open or shown.run is None or not shown.run.has_internals
     letters = letters_to_run(form, shown, letter)
-    if not letters or (letter < 0 and not (is_free and can_leave_out(form))):
+    if not letters or (letter < 0 and (has_price or not can_leave_out(form))):
         return None
     arguments = {"form": form, "letters": tuple(letters), "settings": settings}
     return ButtonJob(

@@ -9,6 +9,8 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from pine_engine.errors import InputError
+from pine_engine.scheduling.run_state import StopFlag
+from pine_engine.scheduling.runs import Runs
 from tests.support.running import views_of
 from tests.support.runs import THREE, finish, form_of, swapped
 from tests.support.widgets import built
@@ -25,6 +27,7 @@ from viz.page.without import MAX_AUTOMATIC, begin_without, letters_to_run
 from viz.page.without_job import WithoutView, prepare_without, without_document
 
 METHODS = ("vanilla", "pine")
+RUNS = Runs()
 B_A_C = swapped(THREE, 0)
 
 
@@ -88,10 +91,10 @@ def test_job_begins_beside_answers_to_the_same_inputs_only(run: Run) -> None:
     page = built(workspace)
     form, shown = run.form, shown_of(run)
 
-    def begin(letter: int, shown: Shown, entries: object = form.entries) -> object:
+    def begin(letter: int, shown: Shown, entries: object = form.entries, runs: Runs = RUNS) -> object:
         values = form.task, form.question, form.instruction, form.methods, form.max_new_tokens
         texts = entries_json(entries)  # type: ignore[arg-type]
-        return begin_without(page, DEFAULTS, letter, shown, None, "", *values, texts)
+        return begin_without(page, DEFAULTS, runs, letter, shown, None, "", *values, texts)
 
     press = begin(-1, shown)
     assert press is not None and begin(1, shown) is not None
@@ -99,6 +102,9 @@ def test_job_begins_beside_answers_to_the_same_inputs_only(run: Run) -> None:
     assert begin(-1, shown, others) is None
     with pytest.raises(InputError):
         begin(0, shown, others)
+    busy = Runs()
+    with busy.recorded(busy.new("compare", ["pine"], StopFlag())):
+        assert begin(-1, shown, runs=busy) is None and begin(1, shown, runs=busy) is not None
     complete = shown.with_texts_without(run.order, {name: ("x", "y", "z") for name in METHODS})
     assert begin(-1, complete) is None and begin(0, complete) is None
     recorded = Shown(

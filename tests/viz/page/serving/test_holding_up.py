@@ -116,8 +116,8 @@ def test_equal_requests_of_page_and_api_are_computed_once(app: ServedApp) -> Non
     lines = [json.loads(line) for line in app.log.read_text()[before:].splitlines()]
     assert all(answer == answers[0] for answer in answers) and answers[0]["pine"]
     ended = Counter((line["operation"], line["outcome"], line["shared"]) for line in lines)
-    operations = ("compare", "leave-one-out", "api compare")
-    assert ended == {(what, "done", shared): 1 for what in operations for shared in (True, False)}
+    expected = {(what, "done", shared): 1 for what in ("compare", "api compare") for shared in (True, False)}
+    assert ended.items() >= expected.items()  # and answers without each document, if no other run is open
 
 
 @pytest.mark.slow
