@@ -51,6 +51,21 @@ def write_judge_run(path: Path, _: Path) -> None:
     write_run(path, run_info(), [judged("p-0", method, order, "A") for method, order in keys])
 
 
+def write_retrieval_folder(folder: Path, _: Path) -> None:
+    """Write a corpus, a query, its hits and their relevance, as BEIR and Pyserini do."""
+    ids = ("d1", "d2", "d3")
+    corpus = [{"_id": one, "title": "", "text": f"Text {one}."} for one in ids]
+    run = [f"q1 Q0 {one} {rank} {9 - rank} bm25\n" for rank, one in enumerate(ids, start=1)]
+    for name, text in {
+        "corpus.jsonl": "".join(json.dumps(one) + "\n" for one in corpus),
+        "queries.jsonl": json.dumps({"_id": "q1", "text": "Which?"}) + "\n",
+        "run.trec": "".join(run),
+        "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\td2\t2\n",
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write(folder / name, text)
+
+
 FILES: dict[str, Callable[[Path, Path], object]] = {
     "FILE.json": lambda path, _: write(path, {"question": "Who?", "documents": ["Ann.", "Ben."]}),
     "DATA.jsonl": lambda path, _: write(path, json.dumps(QUESTION.model_dump())),
@@ -58,6 +73,7 @@ FILES: dict[str, Callable[[Path, Path], object]] = {
     "PAIRS.jsonl": lambda path, _: write_rows(path, pairs(2)),
     "QUESTIONS.jsonl": lambda path, _: write_rows(path, [{"question": "?", "options": ["a", "b"]}]),
     "data/rewardbench.jsonl": lambda path, _: write_rows(path, pairs(1)),
+    "BEIR": write_retrieval_folder,
     "TRAIN.jsonl": lambda path, _: write_rows(path, [row(smiles) for smiles in SMILES[1:]]),
     "MOLECULES.jsonl": lambda path, _: write_rows(path, [row(SMILES[0])]),
     "CERTIFICATE.json": write_certificate,
