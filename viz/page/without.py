@@ -67,7 +67,7 @@ def begin_without(
     page: Workspace,
     settings: HostSettings,
     runs: Runs,
-    left_out: float,
+    left_out: float | None,
     shown: Shown,
     model: Choice | None,
     accepted: str | None,
@@ -79,7 +79,8 @@ def begin_without(
 
     Raises InputError for an eye beside answers to other inputs.
     """
-    form, letter = read_form(*values), int(left_out)
+    form = read_form(*values)
+    letter = int(left_out) if left_out in form.order else -1  # not NaN, or a removed document
     if not shown.finished_orders((form, model), form.methods) or form.order not in shown.orders:
         if letter < 0:
             return None

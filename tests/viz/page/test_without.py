@@ -1,6 +1,7 @@
 """Answers without each document: their job, what starts it, and the record that keeps them."""
 
 import json
+import math
 import pickle
 from dataclasses import replace
 
@@ -83,6 +84,10 @@ def test_documents_without_answers_are_run_the_pressed_one_first(run: Run) -> No
     assert (letters_to_run(many, long, 4), letters_to_run(many, long, -1)) == ([4], [])
 
 
+def complete(shown: Shown) -> Shown:
+    return shown.with_texts_without(shown.form.order, {name: ("x", "y", "z") for name in METHODS})
+
+
 def test_job_begins_beside_answers_to_the_same_inputs_only(run: Run) -> None:
     def workspace() -> Workspace:
         with gr.Blocks():
@@ -91,13 +96,18 @@ def test_job_begins_beside_answers_to_the_same_inputs_only(run: Run) -> None:
     page = built(workspace)
     form, shown = run.form, shown_of(run)
 
-    def begin(letter: int, shown: Shown, entries: object = form.entries, runs: Runs = RUNS) -> object:
+    def begin(
+        letter: float | None, shown: Shown, entries: object = form.entries, runs: Runs = RUNS
+    ) -> object:
         values = form.task, form.question, form.instruction, form.methods, form.max_new_tokens
         texts = entries_json(entries)  # type: ignore[arg-type]
         return begin_without(page, DEFAULTS, runs, letter, shown, None, "", *values, texts)
 
     press = begin(-1, shown)
     assert press is not None and begin(1, shown) is not None
+    assert (
+        begin(math.nan, complete(shown)) is begin(None, complete(shown)) is begin(7, complete(shown)) is None
+    )
     others = entries_from([("", "other"), ("", "green"), ("", "hats")])
     assert begin(-1, shown, others) is None
     with pytest.raises(InputError):
@@ -105,8 +115,7 @@ def test_job_begins_beside_answers_to_the_same_inputs_only(run: Run) -> None:
     busy = Runs()
     with busy.recorded(busy.new("compare", ["pine"], StopFlag())):
         assert begin(-1, shown, runs=busy) is None and begin(1, shown, runs=busy) is not None
-    complete = shown.with_texts_without(run.order, {name: ("x", "y", "z") for name in METHODS})
-    assert begin(-1, complete) is None and begin(0, complete) is None
+    assert begin(-1, complete(shown)) is None and begin(0, complete(shown)) is None
     recorded = Shown(
         form, shown.cards, earlier={run.order: replace(run.orders[run.order], source="recorded")}
     )
