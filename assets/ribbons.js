@@ -134,7 +134,8 @@ export const joinAnswer = ({ lane, text, answer, label, documents, isJoined }) =
     return word;
   });
   const note = NOTES[answer?.finding];
-  if (note) nodes.push(h("small", { className: "page-no-source", textContent: answer.finding, title: note }));
+  // The note comes first: the end of a long answer is cut off.
+  if (note) nodes.unshift(h("small", { className: "page-no-source", textContent: answer.finding, title: note }));
   if (ends.length || note) text.replaceChildren(...nodes);
   const drawn = ends.filter(({ bar }) => bar && isJoined);
   const paths = new Map(joined.get(lane).show(drawn).map((path, place) => [drawn[place].word, path]));
