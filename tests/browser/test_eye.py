@@ -1,4 +1,4 @@
-"""The eye of a document: the answers without it, beside those with it."""
+"""The eye of a document: the answers without the document, below those with all documents."""
 
 from playwright.sync_api import Page, expect
 

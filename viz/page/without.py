@@ -77,7 +77,7 @@ def begin_without(
 
     The price is the requests of an endpoint, the visitor's quota of ZeroGPU, or the time of other visitors.
 
-    Raises InputError for an eye beside answers to other inputs.
+    Raises InputError if an eye is pressed without answers to these inputs.
     """
     form = read_form(*values)
     letter = int(left_out) if left_out in form.order else -1  # not NaN, or a removed document

@@ -4,6 +4,7 @@ import json
 import math
 import pickle
 from dataclasses import replace
+from typing import Any
 
 import gradio as gr
 import pytest
@@ -23,7 +24,7 @@ from viz.page.answers.run import Run
 from viz.page.answers.shown import Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.host_settings import DEFAULTS
-from viz.page.form.documents import entries_from, entries_json
+from viz.page.form.documents import Entries, entries_from, entries_json
 from viz.page.without import MAX_AUTOMATIC, begin_without, letters_to_run
 from viz.page.without_job import WithoutView, prepare_without, without_document
 
@@ -68,9 +69,9 @@ def test_first_answers_are_without_the_first_letter(views: list[WithoutView]) ->
 
 
 @pytest.mark.parametrize("changes", [{"entries": THREE[:1]}, {"task": "judge_n", "question": "Which?"}])
-def test_answers_by_letter_leave_nothing_out(engine: Engine, changes: dict[str, object]) -> None:
+def test_answers_by_letter_leave_nothing_out(engine: Engine, changes: dict[str, Any]) -> None:
     with pytest.raises(InputError):
-        prepare_without(engine, replace(form_of(B_A_C), **changes), (0,))  # type: ignore[arg-type]
+        prepare_without(engine, replace(form_of(B_A_C), **changes), (0,))
 
 
 def test_documents_without_answers_are_run_the_pressed_one_first(run: Run) -> None:
@@ -97,10 +98,10 @@ def test_job_begins_beside_answers_to_the_same_inputs_only(run: Run) -> None:
     form, shown = run.form, shown_of(run)
 
     def begin(
-        letter: float | None, shown: Shown, entries: object = form.entries, runs: Runs = RUNS
+        letter: float | None, shown: Shown, entries: Entries = form.entries, runs: Runs = RUNS
     ) -> object:
         values = form.task, form.question, form.instruction, form.methods, form.max_new_tokens
-        texts = entries_json(entries)  # type: ignore[arg-type]
+        texts = entries_json(entries)
         return begin_without(page, DEFAULTS, runs, letter, shown, None, "", *values, texts)
 
     press = begin(-1, shown)
