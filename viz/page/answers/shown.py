@@ -100,7 +100,7 @@ class Shown:
         return orders
 
     def with_texts_without(self, order: Order, texts: Mapping[str, tuple[str | None, ...]]) -> "Shown":
-        """Return the view with answers without each document, added to one order; None keeps a known answer."""
+        """Return the view with answers without each document added to one order; None keeps a known one."""
         kept = self.run.orders if self.run and order in self.run.orders else self.earlier
         known = kept[order].texts_without
         joined = {
