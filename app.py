@@ -54,7 +54,7 @@ from viz.page.serving.address_limits import AddressLimits
 from viz.page.serving.escaped_output import escape_output
 from viz.page.serving.mcp_messages import check_mcp_message
 from viz.page.serving.middleware import RequestFilter, add_headers
-from viz.page.serving.open_graph import OpenGraph
+from viz.page.serving.page_head import PageHead
 from viz.page.serving.request_limits import limit_request, limit_uploads
 from viz.page.serving.routes import add_routes
 from viz.page.serving.sessions import Sessions
@@ -189,7 +189,7 @@ def middleware(page: GuardedBlocks, settings: HostSettings) -> list[Middleware]:
         Middleware(http_middleware(add_headers)),
         Middleware(http_middleware(RequestFilter(settings))),
         Middleware(ProxyHeadersMiddleware, [str(network) for network in settings.proxies]),
-        Middleware(http_middleware(OpenGraph(settings.root_path))),
+        Middleware(http_middleware(PageHead(settings.root_path))),
         Middleware(http_middleware(page.connections)),
         Middleware(http_middleware(limit_request)),
         Middleware(http_middleware(AddressLimits())),

@@ -2,6 +2,7 @@
    of the link, drawn on a canvas of 1200 x 630 pixels. A picture has the answers in all orders, a video one order after
    the other. Nothing is sent to the server. */
 import { h, saveFile } from "../viz/drawing/common.js";
+import { translated } from "./language.js";
 import { currentTable } from "./order_table.js";
 import { partsOf } from "./ribbons.js";
 
@@ -84,7 +85,7 @@ const drawQr = (context, rows) => {
   const x = WIDTH - EDGE - QR_SIZE;
   if (!rows.length) {
     const text = "The link is too long for a QR code. Use “Copy link”.";
-    return write(context, text, { x, y: TOP + 80, width: QR_SIZE, size: 20, color: MUTED, lines: 4 });
+    return write(context, translated(text), { x, y: TOP + 80, width: QR_SIZE, size: 20, color: MUTED, lines: 4 });
   }
   const side = Math.floor(QR_SIZE / rows.length);
   const start = WIDTH - EDGE - side * rows.length;
@@ -127,12 +128,12 @@ const drawAnswers = (context, { state }, { order, qr }) => {
     for (const { text, mark: [mark, color], count } of shown) {
       write(context, mark, { x: x + 20, y, width: 30, size: 22, weight: 700, color });
       const size = current ? 26 : 20;
-      const full = count ? `${count} of ${total}: ${text}` : text;
+      const full = count ? `${translated(`${count} of ${total}:`)} ${text}` : text;
       y = write(context, full, { x: x + 48, y, width: width - 66, size, weight: 600, lines: current ? 4 : 2 }) + 6;
     }
     const more = answers.length - shown.length;
     if (!current && more > 0)
-      write(context, `and ${more} more`, { x: x + 48, y, width: width - 66, size: 18, color: MUTED });
+      write(context, translated(`and ${more} more`), { x: x + 48, y, width: width - 66, size: 18, color: MUTED });
   });
 };
 
@@ -143,13 +144,13 @@ const draw = (context, table, { qr, order, places, source }) => {
   context.fillRect(0, 0, WIDTH, HEIGHT);
   const width = WIDTH - 2 * EDGE;
   const line = order === undefined ? "Same documents, another order. Does the answer change?" : `Order ${table.sequence.indexOf(order) + 1} of ${state.orders.length}`;
-  write(context, `PINE Explorer · ${line}`, { x: EDGE, y: 30, width, size: 22, color: MUTED });
-  write(context, state.question || "Which answer is better?", { x: EDGE, y: 70, width, size: 36, weight: 700, lines: 2 });
+  write(context, `PINE Explorer · ${translated(line)}`, { x: EDGE, y: 30, width, size: 22, color: MUTED });
+  write(context, state.question || translated("Which answer is better?"), { x: EDGE, y: 70, width, size: 36, weight: 700, lines: 2 });
   drawDocuments(context, table, places);
   drawAnswers(context, table, { order, qr });
   drawQr(context, qr);
-  const y = write(context, state.finding, { x: EDGE, y: 530, width, size: 20, weight: 700, lines: 2 });
-  write(context, source, { x: EDGE, y: y + 2, width, size: 16, color: MUTED, lines: 2 });
+  const y = write(context, translated(state.finding), { x: EDGE, y: 530, width, size: 20, weight: 700, lines: 2 });
+  write(context, translated(source), { x: EDGE, y: y + 2, width, size: 16, color: MUTED, lines: 2 });
 };
 
 const placesIn = (order) => order.map((_, document) => order.indexOf(document));

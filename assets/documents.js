@@ -39,6 +39,8 @@ const isEmpty = ({ card }) => !card.title.value.trim() && !card.text.value.trim(
 
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
+const TOOLS = { up: "Earlier", down: "Later", remove: "Remove" };
+
 const MAX_CARDS = 5; // more documents are lines of a list, see the stylesheet
 
 const textOf = (field) => field.value.toWellFormed?.() ?? field.value;
@@ -104,7 +106,7 @@ export const mount = ({ element, trigger, props, watch }) => {
     card.title.setAttribute("aria-label", `${words.title}, ${where}`);
     card.text.placeholder = `${capital(words.document)} text`;
     card.text.setAttribute("aria-label", `Text, ${where}`);
-    for (const tool of card.tools) tool.setAttribute("aria-label", `${tool.textContent}: ${nameOf(letter)}`);
+    for (const tool of card.tools) tool.setAttribute("aria-label", `${TOOLS[tool.name]}: ${nameOf(letter)}`);
     const [up, down] = card.tools;
     enable(up, slot > 0);
     enable(down, slot < slots.length - 1);

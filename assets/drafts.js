@@ -1,4 +1,6 @@
 /* Drafts, which the browser stores, and the session in the address of the page; viz/page/share.py opens them. */
+import { translated } from "./language.js";
+
 const PARAMETER = "session";
 const DRAFT = "pine-explorer-draft";
 const TYPED = ["question", "instruction", "accepted"]; // fields of texts
@@ -20,7 +22,7 @@ for (const kind of ["click", "input", "keydown"]) document.addEventListener(kind
 // A link that is pasted into an open tab only changes the address. Confirm before the input is replaced.
 window.addEventListener("hashchange", () => {
   if (!fragment().has(PARAMETER)) return;
-  if (isUsed && !confirm(ASK)) return unlink();
+  if (isUsed && !confirm(translated(ASK))) return unlink();
   if (isUsed) withStorage((storage) => storage.removeItem(DRAFT));
   form = null; // which is not stored again
   location.reload();
@@ -119,7 +121,7 @@ export const hasOwnText = (json, texts) => {
 /* Return the inputs of the load event: link, draft, key of the run and view. */
 export const begin = (_linked, _draft, _key, view) => {
   const texts = [...document.querySelectorAll("#question textarea, #documents .page-text")].map(({ value }) => value);
-  if (linked() && hasOwnText(draft(), texts) && !confirm(ASK)) unlink();
+  if (linked() && hasOwnText(draft(), texts) && !confirm(translated(ASK))) unlink();
   return [linked(), draft(), runKey(), view];
 };
 

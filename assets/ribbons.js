@@ -1,6 +1,7 @@
 /* Ribbons: each joins the bar of a document to a word of an answer: in assets/order_table.js a word that is lost without
    the document, in assets/why.js the query, as thick as its attention. They follow bars that move and lines that wrap. */
 import { h, svg } from "../viz/drawing/common.js";
+import { translated } from "./language.js";
 
 const FOLLOW_MS = 800; // bars move for less
 const WIDEST = 22; // pixels at the word, for all of the attention
@@ -116,7 +117,7 @@ const sourceWord = ({ text, document }, { answer, label, documents }) => {
   const { letter, color, ink } = documents[document];
   const says = `${label} without document ${letter}: ${answer.without[document]}`;
   const badge = h("small", { textContent: letter, style: { background: color, color: ink } });
-  const described = { role: "note", tabIndex: 0, "aria-label": `${text}, from document ${letter}. ${says}` };
+  const described = { role: "note", tabIndex: 0, "aria-label": translated(`${text}, from document ${letter}. ${says}`) };
   const word = h("span", { className: "page-source", style: { borderColor: color }, ...described }, badge, text);
   word.says = says;
   return word;
@@ -135,7 +136,7 @@ export const joinAnswer = ({ lane, text, answer, label, documents, isJoined }) =
   });
   const note = NOTES[answer?.finding];
   // The note comes first: the end of a long answer is cut off.
-  if (note) nodes.unshift(h("small", { className: "page-no-source", textContent: answer.finding, title: note }));
+  if (note) nodes.unshift(h("small", { className: "page-no-source", textContent: answer.finding, title: note, translate: true }));
   if (ends.length || note) text.replaceChildren(...nodes);
   const drawn = ends.filter(({ bar }) => bar && isJoined);
   const paths = new Map(joined.get(lane).show(drawn).map((path, place) => [drawn[place].word, path]));

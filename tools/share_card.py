@@ -6,7 +6,7 @@ python -m tools.share_card http://localhost:7860
 import base64
 
 from tools.first_screen import served_page
-from viz.page.serving.open_graph import CARD
+from viz.page.serving.page_head import CARD
 
 PICTURE = """
 async () => {

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from pine_engine.web.health import Metrics, health_record
 from viz.page.common.look import PLOTLY, PLOTLY_ADDRESS
 from viz.page.jobs.sources import Sources
-from viz.page.serving.open_graph import CARD, CARD_ADDRESS
+from viz.page.serving.page_head import CARD, CARD_ADDRESS
 
 
 def add_routes(app: Starlette, sources: Sources, num_sessions: Callable[[], int]) -> None:

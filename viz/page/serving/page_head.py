@@ -1,4 +1,7 @@
-"""Open Graph tags: title, finding and picture of the host's example, for sites that link to the page."""
+"""Head of the page: its language, and Open Graph tags for sites that link to the page.
+
+The tags are title, finding and picture of the host's example.
+"""
 
 import json
 import re
@@ -16,6 +19,7 @@ from viz.page.answers.recordings import recorded_of
 from viz.page.common.look import ASSETS
 from viz.page.form.examples import load_examples
 from viz.page.form.options import DEFAULT_METHODS
+from viz.page.serving.languages import language_of, language_script
 
 CARD = ASSETS / "card.png"  # drawn by tools/share_card.py
 CARD_ADDRESS = "/static/card.png"
@@ -23,8 +27,8 @@ CARD_ADDRESS = "/static/card.png"
 _GRADIOS_TAG = re.compile(rb'<meta\s+(?:property="og:|name="twitter:)[^>]*>')
 
 
-class OpenGraph:
-    """Middleware that replaces gradio's tags, which name the address of gradio.
+class PageHead:
+    """Middleware that states the language, and replaces gradio's tags, which name the address of gradio.
 
     The address of the page is that of the request, whose host name `RequestFilter` has checked.
     """
@@ -33,12 +37,14 @@ class OpenGraph:
         self._root_path = root_path
 
     async def __call__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on; replace the tags in a page."""
+        """Pass the request on; replace language and tags in a page."""
         if scope["path"] != "/" or scope["method"] != "GET":
             await app(scope, receive, send)
             return
         root_path = self._root_path or scope.get("root_path", "")
-        tags = open_graph_tags(get_root_url(Request(scope), "/", root_path)).encode()
+        request = Request(scope)
+        language = language_of(request)
+        tags = open_graph_tags(get_root_url(request, "/", root_path)) + language_script(language)
         start: Message = {}
         body = b""
 
@@ -50,9 +56,12 @@ class OpenGraph:
             body += message.get("body", b"")
             if message.get("more_body"):
                 return
-            replacements = chain([tags], repeat(b""))
+            replacements = chain([tags.encode()], repeat(b""))
             page = _GRADIOS_TAG.sub(lambda _: next(replacements), body)
-            MutableHeaders(scope=start)["Content-Length"] = str(len(page))
+            page = page.replace(b'lang="en"', f'lang="{language}"'.encode(), 1)
+            headers = MutableHeaders(scope=start)
+            headers["Content-Length"] = str(len(page))
+            headers.add_vary_header("Accept-Language")
             await send(start)
             await send({"type": "http.response.body", "body": page})
 

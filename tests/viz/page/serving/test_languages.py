@@ -1,0 +1,90 @@
+"""Files of viz/languages: complete, with the same holes, and without texts that the page no longer has."""
+
+import json
+import re
+from functools import cache
+
+import pytest
+from starlette.requests import Request
+
+from tests.support.forks import ROOT
+from viz.page.serving.languages import LANGUAGES_DIR, language_of, language_script, load_languages
+
+OTHERS = sorted(load_languages().keys() - {"en"})
+HOLE = re.compile(r"\{@{0,2}\w+(?::[^}]*)?\}")
+TAG = re.compile(r"</?\d+>")
+# Ends of adjacent string literals, and the syntax of templates and of texts with links.
+BETWEEN = re.compile(r"[\"'`]\s*(?:\+\s*)?\n\s*f?[\"'`]|\{%.*?%\}|\]\((?:term|mark):[^)]*\)|\[(?=\S)")
+
+
+@cache
+def sources() -> list[str]:
+    """Return the texts of all files that can have words of the page."""
+    patterns = ("viz/**/*.py", "viz/**/*.js", "viz/**/*.html", "viz/**/*.toml", "assets/*.js", "assets/*.json")
+    files = [file for pattern in (*patterns, "pine_engine/**/*.py", "pine_engine/**/*.toml") for file in ROOT.glob(pattern)]
+    texts = [file.read_text(encoding="utf-8") for file in files if file.parent != LANGUAGES_DIR]
+    return [re.sub(r"\s+", " ", BETWEEN.sub("", text)) for text in texts]
+
+
+def holes(text: str) -> list[str]:
+    """Return the holes and elements of a text; words by number are those of a hole."""
+    found = [hole for hole in HOLE.findall(text) if ":" not in hole]
+    return sorted([*found, *TAG.findall(text)])
+
+
+def is_used(english: str) -> bool:
+    """Check that one file has all parts of a text between its holes."""
+    parts = [part.strip() for part in re.split(f"{HOLE.pattern}|{TAG.pattern}", english)]
+    return any(all(part in text for part in parts) for text in sources())
+
+
+def request(query: str = "", accepted: str = "") -> Request:
+    headers = [(b"accept-language", accepted.encode())]
+    return Request({"type": "http", "query_string": query.encode(), "headers": headers})
+
+
+def test_all_languages_have_the_same_texts() -> None:
+    assert {"de", "es"} <= set(OTHERS)
+    first, *others = (load_languages()[language] for language in OTHERS)
+    for other in others:
+        assert first.keys() ^ other.keys() == set()
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_texts_keep_their_holes(language: str) -> None:
+    texts = load_languages()[language]
+    assert [pair for pair in texts.items() if holes(pair[0]) != holes(pair[1]) or not pair[1].strip()] == []
+    for english, text in texts.items():
+        names = {hole.strip("{@}") for hole in holes(english)}
+        by_number = {hole[1:].partition(":")[0] for hole in HOLE.findall(english + text) if ":" in hole}
+        assert by_number <= names, english
+
+
+def test_every_text_is_one_of_the_page() -> None:
+    assert [english for english in load_languages()[OTHERS[0]] if not is_used(english)] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "accepted", "language"),
+    [
+        ("", "", "en"),
+        ("", "de-AT,de;q=0.9,en;q=0.8", "de"),
+        ("", "fr-CA, es-MX;q=0.5", "es"),
+        ("", "en-US,de;q=0.9", "en"),
+        ("lang=es", "de", "es"),
+        ("lang=DE", "", "de"),
+        ("lang=../en", "", "en"),
+        ("lang=xx", "de", "de"),
+        ("", "*;;,,\u00ff", "en"),
+    ],
+)
+def test_address_and_browser_select_the_language(query: str, accepted: str, language: str) -> None:
+    assert language_of(request(query, accepted)) == language
+
+
+@pytest.mark.parametrize("language", ["en", *OTHERS])
+def test_script_states_only_the_texts_of_its_language(language: str) -> None:
+    script = language_script(language)
+    assert f'value: "{language}"' in script
+    stated = json.loads(script.partition("window.pineLanguage = ")[2].partition(";\n")[0])
+    assert (stated["lang"], dict(stated["texts"])) == (language, load_languages()[language])
