@@ -37,8 +37,6 @@ const scroll = (box, axis, at, start, end) => {
 
 const isEmpty = ({ card }) => !card.title.value.trim() && !card.text.value.trim();
 
-const capital = (text) => text[0].toUpperCase() + text.slice(1);
-
 const TOOLS = { up: "Earlier", down: "Later", remove: "Remove" };
 
 const MAX_CARDS = 5; // more documents are lines of a list, see the stylesheet
@@ -104,7 +102,7 @@ export const mount = ({ element, trigger, props, watch }) => {
     card.title.hidden = !words.title;
     card.title.placeholder = words.title;
     card.title.setAttribute("aria-label", `${words.title}, ${where}`);
-    card.text.placeholder = `${capital(words.document)} text`;
+    card.text.placeholder = words.text;
     card.text.setAttribute("aria-label", `Text, ${where}`);
     for (const tool of card.tools) tool.setAttribute("aria-label", `${TOOLS[tool.name]}: ${nameOf(letter)}`);
     const [up, down] = card.tools;

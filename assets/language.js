@@ -65,7 +65,7 @@ export const translator = (pairs, lang) => {
       if (found) return start + fill(other, Object.fromEntries(names.map((name, at) => [name, found[at + 1]]))) + end;
     }
     const parts = text.split(BREAK);
-    return parts.length > 1 ? parts.map(find).join("") : text;
+    return parts.length > 1 ? parts.map((part, at) => (at % 2 ? part : find(part))).join("") : text;
   };
 
   const translated = (text) => {

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.javascript import Call, scripts
+from tests.support.javascript import scripts
 
 PAIRS = [
     ("Undo", "Zurück"),
@@ -63,9 +63,7 @@ def test_marked_hole_is_translated_and_others_are_kept(translate: Translate) -> 
 
 
 def test_elements_of_a_sentence_change_places(translate: Translate) -> None:
-    assert (
-        translate("Each <1>token</1> has a <2>mask</2>.") == "Eine <2>Maske</2> hat jedes <1>Token</1>."
-    )
+    assert translate("Each <1>token</1> has a <2>mask</2>.") == "Eine <2>Maske</2> hat jedes <1>Token</1>."
 
 
 def test_longest_pair_that_fits_is_taken() -> None:

@@ -44,6 +44,7 @@ def words(task: Task) -> dict[str, Any]:
             "documents": nouns.documents,
             "add": f"Add {nouns.a_document}",
             "title": capital(nouns.title),
+            "text": f"{capital(nouns.document)} text",
             "names": names,
             "owned": bool(nouns.owner),
             "hides": not task.has_letters,

@@ -41,7 +41,7 @@ def _accepted(header: str) -> Iterator[str]:
 
 @cache
 def language_script(language: str) -> str:
-    """Render the script that states language and texts to the scripts of the page, and the language to gradio."""
+    """Render the script that states language and texts to the scripts of the page, and to gradio."""
     texts = list(load_languages()[language].items())
     stated = json.dumps({"lang": language, "texts": texts}, ensure_ascii=False)
     return render("language.html", language=language, stated=Markup(stated.replace("<", r"\u003c")))

@@ -7,7 +7,9 @@ from functools import cache
 import pytest
 from starlette.requests import Request
 
+from pine_engine.prompts.tasks import TASKS
 from tests.support.forks import ROOT
+from viz.page.form.editor import question_words, words
 from viz.page.serving.languages import LANGUAGES_DIR, language_of, language_script, load_languages
 
 OTHERS = sorted(load_languages().keys() - {"en"})
@@ -20,10 +22,24 @@ BETWEEN = re.compile(r"[\"'`]\s*(?:\+\s*)?\n\s*f?[\"'`]|\{%.*?%\}|\]\((?:term|ma
 @cache
 def sources() -> list[str]:
     """Return the texts of all files that can have words of the page."""
-    patterns = ("viz/**/*.py", "viz/**/*.js", "viz/**/*.html", "viz/**/*.toml", "assets/*.js", "assets/*.json")
-    files = [file for pattern in (*patterns, "pine_engine/**/*.py", "pine_engine/**/*.toml") for file in ROOT.glob(pattern)]
+    patterns = (
+        "viz/**/*.py",
+        "viz/**/*.js",
+        "viz/**/*.html",
+        "viz/**/*.toml",
+        "assets/*.js",
+        "assets/*.json",
+    )
+    files = [
+        file
+        for pattern in (*patterns, "pine_engine/**/*.py", "pine_engine/**/*.toml")
+        for file in ROOT.glob(pattern)
+    ]
     texts = [file.read_text(encoding="utf-8") for file in files if file.parent != LANGUAGES_DIR]
-    return [re.sub(r"\s+", " ", BETWEEN.sub("", text)) for text in texts]
+    texts += [
+        json.dumps([words(task), question_words(task.nouns)], ensure_ascii=False) for task in TASKS.values()
+    ]
+    return [re.sub(r"\s+", " ", BETWEEN.sub("", text)).casefold() for text in texts]
 
 
 def holes(text: str) -> list[str]:
@@ -33,9 +49,10 @@ def holes(text: str) -> list[str]:
 
 
 def is_used(english: str) -> bool:
-    """Check that one file has all parts of a text between its holes."""
-    parts = [part.strip() for part in re.split(f"{HOLE.pattern}|{TAG.pattern}", english)]
-    return any(all(part in text for part in parts) for text in sources())
+    """Check that the sources have all words of a text that are between two holes or punctuation marks."""
+    parts = re.split(rf"{HOLE.pattern}|{TAG.pattern}|[^\w\s’/+-]+", english.casefold())
+    clauses = [clause.strip() for clause in parts if re.search(r"[^\W\d]", clause)]
+    return all(any(clause in text for text in sources()) for clause in clauses)
 
 
 def request(query: str = "", accepted: str = "") -> Request:

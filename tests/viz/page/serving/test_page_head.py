@@ -16,7 +16,7 @@ from viz.page.serving.page_head import CARD, CARD_ADDRESS, PageHead
 GRADIOS = """<html lang="en"><head><meta property="og:url" content="https://gradio.app/" />
 <meta property="og:image" content="" />
 <meta
-  name="twitter:image" content="" /></head><p>Ünïcode</p>"""
+  name="twitter:image" content="" /></head><p>Ünïcode</p></html>"""
 
 
 async def gradios_page(scope: Scope, receive: Receive, send: Send) -> None:
@@ -37,7 +37,7 @@ def test_tags_name_the_page_of_the_request(root_path: str, root: str) -> None:
     }
     assert (tags["og:url"], tags["og:image"]) == (f"{root}/", root + CARD_ADDRESS)
     assert load_examples()[0].question in tags["og:description"]
-    assert "gradio" not in answer.text and answer.text.endswith("<p>Ünïcode</p>")
+    assert "gradio" not in answer.text and answer.text.endswith("<p>Ünïcode</p></html>")
     assert client.get("/config").text == GRADIOS
 
 
