@@ -26,11 +26,13 @@ from viz.page.form.read_only import check_shipped
 from viz.page.internals.tab import Internals
 from viz.page.internals.tabs import TABS
 from viz.page.internals.view import FIRST_TAB, View
+from viz.page.jobs.connection_tracker import current_caller
 from viz.page.jobs.job_bar import Updates
 from viz.page.jobs.kept_runs import KeptRuns
-from viz.page.links import MAX_QR_BYTES, link_code, qr_rows
+from viz.page.links import MAX_QR_BYTES, link_code, linked_session, qr_rows
 from viz.page.selection import as_picks, first_selection
-from viz.page.session import MAX_LINK_CHARACTERS, from_code, from_draft, from_file, to_json
+from viz.page.session import MAX_LINK_CHARACTERS, from_draft, from_file, to_json
+from viz.page.short_links import ShortLinks
 
 PARAMETER = "session"  # of a link, as in assets/drafts.js
 CLICK_FILE = "() => document.querySelector('#run-file').click()"
@@ -45,6 +47,7 @@ class ShareBar:
         self.draft_kept = gr.HTML("", elem_id="draft-kept")  # true if this browser stores a draft
         with page.sharing:  # the menu in viz/templates/order_table.html presses these buttons
             self.share = gr.Button(visible="hidden", elem_id="share")
+            self.short = gr.Button(visible="hidden", elem_id="short-link")  # by assets/last_slide.js
             self.save = gr.Button(visible="hidden", elem_id="save-session")
             self.opening = gr.UploadButton(
                 file_types=[".json", ".zip"], visible="hidden", elem_id="open-session"
@@ -84,7 +87,7 @@ def bind_share(
 
     `run_events` set `page.finished`; the load event of `blocks` opens a linked session or a draft.
     """
-    page, view = bar.page, bar.internals.view
+    page, view, links = bar.page, bar.internals.view, ShortLinks()
     # After a pause instead of after each change: an event per widget and key would delay typing.
     changes = [bar.keep.click, page.editor.cards.input, page.task.change]
     gr.on(changes, None, [page.accepted, *page.inputs], bar.draft_kept, **calling("drafts.keep"))
@@ -93,12 +96,18 @@ def bind_share(
     linked, shown = [bar.address, page.shown, *inputs], [bar.link, bar.message]
     link = bar.share.click(bind(create_link, bar), linked, [bar.handed, *shown], **calling("sharing.here"))
     link.success(None, handed, shown, **calling("sharing.share"))
+    short = bar.short.click(
+        bind(create_short_link, bar, links), linked, bar.handed, **calling("sharing.here")
+    )
+    short.success(None, bar.handed, None, **calling("last_slide.receive"))
     saved = bar.save.click(bind(save_session, bar), inputs, handed, **PRIVATE_EVENT)
     saved.success(None, bar.handed, None, **calling("sharing.save"))
     filling = [page.example, *filled_widgets(page), page.methods, page.length, page.chat_template_kwargs]
     filling += [bar.internals.wanted, bar.internals.tabs, bar.resumes, page.key, bar.message]
     stored, file = [bar.linked, bar.draft, bar.key, view], [*filling, bar.opening]
-    loaded = blocks.load(bind(restore, bar, settings, kept), stored, filling, **calling("drafts.begin"))
+    loaded = blocks.load(
+        bind(restore, bar, settings, kept, links), stored, filling, **calling("drafts.begin")
+    )
     opened = bar.opening.upload(bind(open_file, bar, settings), [bar.opening, view], file, **PRIVATE_EVENT)
     for event in (loaded, opened):
         event.success(None, bar.resumes, bar.draft_kept, **calling("drafts.opened"))
@@ -143,15 +152,33 @@ def create_link(bar: ShareBar, address: str, shown: Shown, *values: Any) -> Upda
     """Return the updates that hand a link with the answers, and its QR code, to the browser."""
     try:
         session = share_answers(page_session(*values), shown)
-        code, note = link_code(session)
-        advice = "Use “Save session” and share the file."
-        check_limit("Link too long", len(code), MAX_LINK_CHARACTERS, advice, unit=" characters")
+        code, note = checked_code(session)
     except Exception as error:
         return show_failure(bar, error) | {bar.handed: "", bar.link: gr.update(visible=False)}
     start = f"{address}#{PARAMETER}="
     scanned, _ = link_code(session, limit=MAX_QR_BYTES - len(start.encode()))
     handed = json.dumps({"link": start + code, "note": note, "qr": qr_rows(start + scanned)})
     return {bar.handed: handed, bar.link: gr.update(visible=True)}
+
+
+def checked_code(session: RunRecord) -> tuple[str, str]:
+    """Return the code of a session and its contents. Raises InputError if the code is too long for a link."""
+    code, note = link_code(session)
+    advice = "Use “Save session” and share the file."
+    check_limit("Link too long", len(code), MAX_LINK_CHARACTERS, advice, unit=" characters")
+    return code, note
+
+
+def create_short_link(
+    bar: ShareBar, links: ShortLinks, address: str, shown: Shown, *values: Any
+) -> dict[gr.Textbox, str]:
+    """Return the update that hands a short link and its QR code to the browser, or why there is none."""
+    try:
+        code, _ = checked_code(share_answers(page_session(*values), shown))
+        link = f"{address}#{PARAMETER}={links.keep(code, current_caller().client.address)}"
+    except Exception as error:
+        return {bar.handed: json.dumps({"note": explain(error)})}
+    return {bar.handed: json.dumps({"link": link, "qr": qr_rows(link), "note": "The link works for a day."})}
 
 
 def save_session(bar: ShareBar, *values: Any) -> Updates:
@@ -166,6 +193,7 @@ def restore(
     bar: ShareBar,
     settings: HostSettings,
     kept: KeptRuns,
+    links: ShortLinks,
     linked: str | None,
     draft: str | None,
     key: str | None,
@@ -176,7 +204,7 @@ def restore(
     updates: Updates = {bar.resumes: is_kept, bar.page.key: key or ""}
     try:
         if linked:
-            session = from_code(linked)
+            session = linked_session(links.find(linked))
             updates |= fill_page(bar, settings, session, opened_sentence("a link", session), view)
         elif draft:
             note = "Draft restored from this browser."

@@ -14,6 +14,7 @@ from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.tutorial.document import tutorial_document
 from viz.page.tutorial.running_example import running_example_html
 from viz.page.tutorial.steps import tutorial_steps
+from viz.page.tutorial.worksheet import worksheet_html
 
 FILE_NAME = "pine-tutorial.html"
 
@@ -32,6 +33,8 @@ def build_tutorial(finished: gr.State) -> dict[gr.HTML, Callable[[], str]]:
                 "one). Nothing is uploaded.</p>"
             )
             file = gr.DownloadButton("Tutorial", visible="hidden", elem_id="tutorial-file")
+    with gr.Accordion("Worksheet for a class: four experiments", open=False):
+        worksheet = gr.HTML(empty_panel("Loading…"), elem_id="worksheet")
     with gr.Accordion("Worked example: eight tokens", open=False):
         example = gr.HTML(empty_panel("Loading…"), elem_id="running-example")
     with gr.Accordion("Glossary and keyboard shortcuts", open=False):
@@ -39,7 +42,7 @@ def build_tutorial(finished: gr.State) -> dict[gr.HTML, Callable[[], str]]:
         gr.HTML(f"<h3>Keyboard shortcuts</h3>{cards.keys_html()}", elem_id="keys")
     written = download.click(bind(write_file, file), finished, file, **PRIVATE_EVENT)
     written.success(None, None, None, js=CLICK_SAVE, **PRIVATE_EVENT)
-    return {tutorial: tutorial_html, example: running_example_html}
+    return {tutorial: tutorial_html, worksheet: worksheet_html, example: running_example_html}
 
 
 def write_file(button: gr.DownloadButton, run: Run | None) -> str:
