@@ -8,6 +8,7 @@ const MOVE_MS = 600;
 const swapped = ([first, second, ...others]) => [second, first, ...others];
 
 let table = null; // element, state, documents and functions of the last table of orders
+let riddle = null; // that is asked
 let isOver = () => {}; // called when the page is shown
 
 const part = (selector) => table.element.querySelector(`.page-guess ${selector}`);
@@ -15,16 +16,19 @@ const part = (selector) => table.element.querySelector(`.page-guess ${selector}`
 /* Without access to the storage, each visit would be a first one: then it asks never. */
 const wasAsked = () => withStorage((storage) => storage.getItem(SEEN) ?? SEEN) !== SEEN;
 
-/* Return the two orders and vanilla's answers, null if one is unknown. */
-const riddle = () => {
-  const { state } = table;
-  const method = state.methods.find((one) => !one.is_order_invariant);
-  const before = state.shown;
-  if (!method || (state.orders[before] ?? []).length < 2) return null;
-  const after = state.orders.findIndex((order) => isSame(order, swapped(state.orders[before])));
-  const answers = [before, after].map((index) => method.answers[index]);
-  if (!answers.every((answer) => answer?.is_done)) return null;
-  return { before, after, answers: answers.map(({ text }) => text) };
+/* Return two orders that differ by a swap of the first two documents, and vanilla's answers, with different answers if
+   there are such orders: the shown order or else the first one before the swap. Return null if no answers are known. */
+export const riddleOf = ({ methods, orders, shown }) => {
+  const method = methods.find((one) => !one.is_order_invariant);
+  if (!method) return null;
+  const pairs = [shown, ...orders.keys()].map((before) => {
+    const after = orders.findIndex((order) => order.length > 1 && isSame(order, swapped(orders[before] ?? [])));
+    return { before, after, answers: [before, after].map((index) => method.answers[index]) };
+  });
+  const known = pairs
+    .filter(({ answers }) => answers.every((answer) => answer?.is_done))
+    .map(({ answers, ...orders }) => ({ ...orders, answers: answers.map(({ text }) => text) }));
+  return known.find(({ answers: [before, after] }) => before !== after) ?? known[0] ?? null;
 };
 
 /* stage: "asking", "answered" or "over". */
@@ -47,15 +51,17 @@ const chips = (order) =>
 
 /* Ask, and return true; false if the table has no such answers. */
 export const ask = () => {
-  const found = table && riddle();
-  if (!found) return false;
-  const order = table.state.orders[found.before];
-  table.select(found.before);
+  riddle = table && riddleOf(table.state);
+  if (!riddle) return false;
+  const order = table.state.orders[riddle.before];
+  table.select(riddle.before);
+  if (part("h2").textContent !== table.state.question) part("form").reset();
   part("h2").textContent = table.state.question;
+  part("[data-tally]").replaceChildren();
   part("ol").replaceChildren(...chips(order));
   part("[data-swap]").textContent = `Swap ${table.documents[order[0]].letter} and ${table.documents[order[1]].letter}.`;
   part("del").textContent = "";
-  part("ins").textContent = found.answers[0];
+  part("ins").textContent = riddle.answers[0];
   part("output").textContent = "";
   setStage("asking");
   return true;
@@ -69,24 +75,57 @@ const swap = () => {
   glide(before, { duration: MOVE_MS, easing: "ease-in-out" });
 };
 
-/* Return what is true, then whether the guess was. */
-export const verdictOf = (guess, truth) =>
-  (truth === "same" ? "The answer stays the same here." : "The order alone changes the answer.") +
-  (guess === truth ? " You guessed it." : ` You guessed “${guess}”.`);
+/* Return what is true, then whether the guess was, if there was one. */
+export const verdictOf = (guess, truth) => {
+  const fact = truth === "same" ? "The answer stays the same here." : "The order alone changes the answer.";
+  if (!guess) return fact;
+  return `${fact} ${guess === truth ? "You guessed it." : `You guessed “${guess}”.`}`;
+};
+
+/* Return the guesses of a class as bars: guess, number, share of all, and whether it is true; [] without numbers. */
+export const tallyOf = (counts, truth) => {
+  const total = Object.values(counts).reduce((sum, count) => sum + count, 0);
+  const bars = Object.entries(counts).map(([guess, count]) => ({ guess, count, share: count / total, isTrue: guess === truth }));
+  return total ? bars : [];
+};
+
+/* Draw the numbers that a teacher has typed beside the guesses. */
+const drawTally = (truth) => {
+  const fields = [...table.element.querySelectorAll(".page-guess input")];
+  const counts = Object.fromEntries(fields.map(({ name, value }) => [name, Math.max(0, Math.round(Number(value)))]));
+  const bars = tallyOf(counts, truth).map(({ guess, count, share, isTrue }) =>
+    h(
+      "li",
+      {},
+      h("b", { textContent: `${isTrue ? "✓ " : ""}${part(`[value=${guess}]`).textContent}` }),
+      h("span", { style: { flexGrow: share }, dataset: { isTrue } }),
+      ` ${count}`,
+    ),
+  );
+  part("[data-tally]").replaceChildren(...bars);
+};
 
 const answer = (guess) => {
-  const { after, answers } = riddle();
+  const { after, answers } = riddle;
   const truth = answers[0] === answers[1] ? "same" : "different";
   swap();
   if (truth === "different") part("del").textContent = answers[0];
   part("ins").textContent = answers[1];
   part("output").textContent = verdictOf(guess, truth);
+  drawTally(truth);
   setStage("answered");
   part("[name=go-on]").focus();
   setTimeout(() => table.select(after), isStill() ? 0 : MOVE_MS);
 };
 
 export const hide = () => setStage("over");
+
+/* Show the answer in the other order; return false if it is shown. */
+export const reveal = () => {
+  if (!document.body.classList.contains("pine-asking")) return false;
+  answer("");
+  return true;
+};
 
 /* Show the page, and do not ask on the next visit. */
 const end = () => {

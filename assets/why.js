@@ -3,7 +3,7 @@
    assets/tutorial.js turns the steps, assets/ribbons.js draws the ribbons. */
 import { h, isStill, plural, svg } from "../viz/drawing/common.js";
 import { mount as mountRibbons } from "./ribbons.js";
-import { importanceOf, maskOf, positionsOf, wordsOf } from "./why_steps.js";
+import { importanceOf, maskOf, positionsOf, withoutOf, wordsOf } from "./why_steps.js";
 
 const METHODS = ["vanilla", "pine"];
 const STEP_MS = 900; // before a step plays
@@ -183,6 +183,7 @@ export const mount = ({ element, props, watch }) => {
   let phase = 1; // 0 before a step has played
   let written = Infinity; // last token of the answers that is visible, and the query while it is written
   let timer = null;
+  let leftOut = -1; // document whose eye is closed, -1 for none
 
   const current = () => steps.findIndex((step) => step.classList.contains("pine-current"));
 
@@ -196,7 +197,11 @@ export const mount = ({ element, props, watch }) => {
       const stage = figure.querySelector(".page-why-stage");
       const token = Math.min(shown ?? answer.token, answer.tokens.length - 1);
       const given = { stage, record, method, answer, order: answers.order, token, phase, written, select };
-      figure.querySelector("figcaption").textContent = DRAW[index](given);
+      const caption = DRAW[index](given);
+      figure.querySelector("figcaption").textContent = withoutOf(record, answer, leftOut) || caption;
+      for (const node of stage.querySelectorAll("[data-document]")) {
+        node.classList.toggle("page-left-out", Number(node.dataset.document) === leftOut);
+      }
     }
     play.textContent = timer ? "❚❚ Pause" : `▶ ${steps[index].dataset.play}`;
     slider.parentElement.hidden = index === 0;
@@ -243,6 +248,10 @@ export const mount = ({ element, props, watch }) => {
   };
   const select = (picked) => change({ token: picked });
 
+  document.addEventListener("pine:left-out", ({ detail }) => {
+    leftOut = detail;
+    if (record) draw();
+  });
   play.addEventListener("click", () => {
     if (!timer) return start();
     stop();
@@ -253,6 +262,20 @@ export const mount = ({ element, props, watch }) => {
     stop();
     if (isStill()) draw();
     else start();
+  });
+  // A presentation holds a step before it has played, and then reveals it.
+  why.addEventListener("pine:hold", () => {
+    stop();
+    if (current() < 2) phase = 0;
+    else written = 0;
+    draw();
+  });
+  why.addEventListener("pine:reveal", (event) => {
+    if (timer || (phase && written === Infinity)) return;
+    event.preventDefault();
+    if (current() === 2 && !isStill()) return start();
+    stop();
+    draw();
   });
 
   const read = () => {

@@ -103,6 +103,10 @@ const effectOf = (answer, token, document, letter) => {
   return isKept ? ` But the answer without ${letter} has “${word}”, too.` : ` Without ${letter}, “${word}” is gone.`;
 };
 
+/* Return the answer without a document, as a text; "" if it is not known, or if no document is left out. */
+export const withoutOf = ({ documents }, { without }, document) =>
+  without?.[document] == null ? "" : `Without ${documents[document].letter}: “${without[document]}”`;
+
 /* Return the places of documents, question and query on a ruler, in percent of its length, and the share of the
    attention of the query on each document. */
 export const positionsOf = (record, { method, answer, token }) => {

@@ -5,6 +5,7 @@ import io
 import json
 import random
 import re
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -17,7 +18,7 @@ from viz.export.standalone import LEVELS, MIN_PACKED_CELLS, packed_json
 
 @pytest.fixture(scope="module")
 def call() -> Call:
-    return scripts("answers", "card", "documents", "drafts", "figures", "guess")
+    return scripts("answers", "card", "documents", "drafts", "figures", "guess", "last_slide", "worksheet")
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 orders"), (1, "1 order"), (2, "2 orders")])
@@ -45,6 +46,60 @@ def test_answers_compare_words_as_python_does(call: Call) -> None:
 def test_fact_after_a_guess_is_stated_unconditionally(call: Call, guess: str, truth: str, fact: str) -> None:
     first, second, _ = call("guess.verdictOf", guess, truth).split(".")
     assert fact in first and (guess in second) == (guess != truth)
+
+
+def test_fact_without_a_guess_is_stated_alone(call: Call) -> None:
+    for truth in ("same", "different"):
+        assert (
+            call("guess.verdictOf", "", truth) == call("guess.verdictOf", "same", truth).split(".")[0] + "."
+        )
+
+
+def test_tally_has_shares_of_all_guesses(call: Call) -> None:
+    bars = call("guess.tallyOf", {"same": 6, "different": 18}, "different")
+    assert [(bar["guess"], bar["count"], bar["share"], bar["isTrue"]) for bar in bars] == [
+        ("same", 6, 0.25, False), ("different", 18, 0.75, True),
+    ]  # fmt: skip
+    assert call("guess.tallyOf", {"same": 0, "different": 0}, "same") == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "shown", "pair"),
+    [
+        (["x", "y", "x"], 0, [0, 1]),
+        (["x", "x", "y", "x", "x", "x"], 0, [2, 4]),  # the shown order and its swap have one answer
+        (["x", "x", "x", "x", "x", "x"], 2, [2, 4]),
+        (["x"], 0, None),
+        (["x", "", "y"], 0, None),  # the swap of an order is not finished, or not computed
+    ],
+)
+def test_riddle_prefers_a_swap_that_changes_the_answer(
+    call: Call, texts: list[str], shown: int, pair: Any
+) -> None:
+    orders = [[0, 1, 2], [1, 0, 2], [0, 2, 1], [1, 2, 0], [2, 0, 1], [2, 1, 0]][: len(texts)]
+    answers = [{"text": text, "is_done": bool(text)} for text in texts]
+    methods = [{"is_order_invariant": invariant, "answers": answers} for invariant in (True, False)]
+    found = call("guess.riddleOf", {"methods": methods, "orders": orders, "shown": shown})
+    assert (found and [found["before"], found["after"]]) == pair
+    assert not found or found["answers"] == [texts[order] for order in pair]
+
+
+@pytest.mark.parametrize(("side", "module"), [(41 * 4, 4), (41 * 4 - 1, 0), (41 * 7 + 3, 7)])
+def test_code_without_room_for_its_modules_is_not_drawn(call: Call, side: int, module: int) -> None:
+    assert call("last_slide.moduleOf", ["1" * 33] * 33, side) == module
+    assert call("last_slide.moduleOf", [], side) == 0
+
+
+def test_worksheet_has_headings_links_and_one_list(call: Call) -> None:
+    lines = [
+        {"name": "H4", "text": "1. Swap"},
+        {"name": "P", "text": "Open", "link": "https://page/#session=x"},
+        {"name": "LI", "text": "one"},
+        {"name": "LI", "text": "two"},
+        {"name": "P", "text": "Why?"},
+    ]
+    expected = "## 1. Swap\n\n[Open](https://page/#session=x)\n\n- one\n- two\n\nWhy?\n"
+    assert call("worksheet.markdownOf", lines) == expected
 
 
 def test_draft_with_own_text_is_not_that_of_the_page(call: Call) -> None:
