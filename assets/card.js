@@ -73,7 +73,7 @@ const drawDocuments = (context, { state, documents }, places) => {
     const { letter, color, ink } = documents[document];
     const x = EDGE + slot * (width + gap);
     box(context, x, 162, width, 76, "#fff", "#cdd4df");
-    box(context, x + 12, 176, 30, 30, color, INK);
+    box(context, x + 12, 176, 30, 30, color, color);
     write(context, letter, { x: x + 20, y: 182, width: 22, size: 18, weight: 700, color: ink });
     if (width > 120) write(context, state.texts[document], { x: x + 54, y: 174, width: width - 66, size: 20, lines: 2 });
   });

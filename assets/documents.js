@@ -8,6 +8,7 @@ const EDGE_PX = 28; // distance from the edge of the list or the window at which
 const SELECTED_MS = 1500; // delay after a selected order; longer than a step of Play: only its last order is sent
 const SETTLED_MS = 100; // delay of an event that reads other widgets, which one answer of the server may fill, too
 
+let changed = []; // letters of the documents that a challenge changed
 let leftOut = -1; // letter of the document that is left out, -1 for none
 
 /* Return the values of an event of the server with the letter of the document that is left out. */
@@ -39,7 +40,7 @@ const isEmpty = ({ card }) => !card.title.value.trim() && !card.text.value.trim(
 
 const TOOLS = { up: "Earlier", down: "Later", remove: "Remove" };
 
-const MAX_CARDS = 5; // more documents are lines of a list, see the stylesheet
+const MAX_LINES = 10; // more documents scroll, see the stylesheet
 
 const textOf = (field) => field.value.toWellFormed?.() ?? field.value;
 
@@ -89,6 +90,7 @@ export const mount = ({ element, trigger, props, watch }) => {
     const where = `${words.document} in slot ${slot + 1}`;
     card.node.className = `page-card page-card-${slot + 1}${card.node === dragged ? " page-dragged" : ""}`;
     card.node.classList.toggle("page-left-out", Boolean(isLeftOut));
+    card.node.classList.toggle("page-changed", changed.includes(letter));
     card.eye.hidden = !words.hides || slots.length < 2;
     card.eye.ariaPressed = String(Boolean(isLeftOut));
     card.eye.title = `${isLeftOut ? "Show the answers with" : "Show the answers without"} ${nameOf(letter)}`;
@@ -128,7 +130,7 @@ export const mount = ({ element, trigger, props, watch }) => {
     slots.forEach(drawCard);
     list.setAttribute("aria-label", props.words.documents);
     element.querySelector(".page-more").textContent =
-      slots.length > MAX_CARDS ? `${slots.length} ${props.words.documents}: scroll for more` : "";
+      slots.length > MAX_LINES ? `${slots.length} ${props.words.documents}: scroll for more` : "";
     add.textContent = props.words.add;
     add.hidden = clear.hidden = props.locked;
     enable(add, slots.length < props.most);
@@ -361,6 +363,10 @@ export const mount = ({ element, trigger, props, watch }) => {
   });
 
   document.addEventListener("pine:order", reorder);
+  document.addEventListener("pine:changed", ({ detail }) => {
+    changed = detail;
+    draw();
+  });
   watch("value", applyServerValue);
   watch("words", draw);
   watch("counts", count);

@@ -46,7 +46,7 @@ const chips = (order) =>
   order.map((document) => {
     const { letter, color, ink } = table.documents[document];
     const badge = h("b", { textContent: letter, style: { background: color, color: ink } });
-    return h("li", {}, badge, table.state.texts[document]);
+    return h("li", {}, badge, h("bdi", { textContent: table.state.texts[document] }));
   });
 
 /* Ask, and return true; false if the table has no such answers. */

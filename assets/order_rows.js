@@ -1,11 +1,13 @@
 /* The table of answers as plain data: texts, marks and places for one selected order. assets/order_table.js draws it. */
 import { plural } from "../viz/drawing/common.js";
+import { partsOf } from "./ribbons.js";
 
 const MARKS = { true: "✓", false: "✗" };
 const WORDS = { true: "correct", false: "incorrect" };
 const CUT_OFF = "contains the answer, cut off";
 const SHORT_VERDICTS = { tie: "=", "no verdict": "–", "no choice": "–" };
 const NUM_SHADES = 6; // of distinct answers, in the stylesheet
+const MAX_BEFORE = 24; // characters of an answer in its chip before its first source
 
 const wordOf = (answer) => (answer.is_cut_off ? CUT_OFF : WORDS[answer.is_correct]);
 
@@ -27,17 +29,15 @@ export const answerNumbers = (methods) => {
   return new Map([...values].map((value, place) => [value, place + 1]));
 };
 
-/* Return the mark of an answer: name and color of the distinct answer, a sign whether it is correct, a description. */
+/* Return the mark of an answer: shade or color of the distinct answer, a name for a verdict, a sign whether the answer is
+   correct, a description. */
 export const markOf = (answer, documents, numbers) => {
   const sign = answer?.is_cut_off ? "(✓)" : (MARKS[answer?.is_correct] ?? "");
-  if (!answer?.is_done) {
-    const [name, says] = answer ? ["…", "not finished"] : ["·", "not computed"];
-    return { kind: "open", name, sign, says };
-  }
+  if (!answer?.is_done) return { kind: "open", name: "", sign, says: answer ? "not finished" : "not computed" };
   const { verdict } = answer;
   const number = numbers.get(valueOf(answer));
   const badge = documents.find((one) => one.letter === verdict);
-  const name = badge ? verdict : (SHORT_VERDICTS[verdict] ?? String(number));
+  const name = badge ? verdict : (SHORT_VERDICTS[verdict] ?? "");
   const words = [verdict ? `${nounOf(answer)} ${verdict}` : `answer ${number}`, wordOf(answer)];
   if (!answer.is_comparable) words.push("computed with another dtype than the other orders");
   return {
@@ -46,8 +46,19 @@ export const markOf = (answer, documents, numbers) => {
     sign,
     says: words.filter(Boolean).join(", "),
     ...(badge ? { color: badge.color, ink: badge.ink } : { shade: (number - 1) % NUM_SHADES }),
+    isNotched: number > NUM_SHADES,
   };
 };
+
+/* Return each distinct answer once, with its mark; isCompared: true if one of the compared methods gave it. */
+const chipsOf = ({ methods, documents, numbers }) =>
+  [...numbers.keys()].map((value) => {
+    const given = methods.flatMap((method) => doneOf(method.answers).map((answer) => [answer, method.is_compared]));
+    const same = given.filter(([answer]) => valueOf(answer) === value);
+    const [[answer]] = same;
+    const text = answer.verdict ? `${nounOf(answer)} ${answer.verdict}` : partsOf(answer, MAX_BEFORE).map((part) => part.text).join("");
+    return { mark: markOf(answer, documents, numbers), text, title: answer.text, isCompared: same.some(([, isCompared]) => isCompared) };
+  });
 
 /* Return how many answers of a method are correct and distinct, as a text. */
 export const countText = ({ answers }) => {
@@ -120,7 +131,7 @@ export const tableOf = (state, { documents, shown, sortedBy, sampledFrom, leftOu
   const nameOf = (order) => order.map(letter).join(" ");
   const sequence = sequenceOf(orders, sortedBy);
   const numbers = answerNumbers(methods);
-  const table = { orders, documents, shown, leftOut, sortedBy, letter, nameOf, sequence, numbers };
+  const table = { orders, methods, documents, shown, leftOut, sortedBy, letter, nameOf, sequence, numbers };
   const except = leftOut < 0 ? "" : `, without ${letter(leftOut)}`;
   const shownText = () =>
     shown < 0 ? "This order is not computed." : `Order ${sequence.indexOf(shown) + 1} of ${orders.length}: ${nameOf(orders[shown])}${except}`;
@@ -128,6 +139,7 @@ export const tableOf = (state, { documents, shown, sortedBy, sampledFrom, leftOu
     sequence,
     status: orders.length ? shownText() : "No results yet.",
     orders: orders.length ? ordersText(orders, { sampledFrom, sortedBy, letter }) : "Orders",
+    chips: chipsOf(table),
     rows: methods.map((method) => rowOf(table, method, state)),
   };
 };

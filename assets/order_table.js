@@ -9,7 +9,7 @@ import { joinAnswer } from "./ribbons.js";
 
 const STEP_MS = 1100;
 const isTouch = matchMedia("(hover: none)");
-const SHORT_STRIP = 12; // orders on one line
+const SHORT_STRIP = 12; // orders in cells of full width
 
 let latest = null; // state, documents and sequence of orders of the table
 
@@ -22,12 +22,21 @@ const newRow = (template, method) => {
   row.classList.toggle("page-invariant", method.is_order_invariant);
   const name = row.querySelector("th b");
   name.textContent = method.label;
+  name.dataset.sign = method.sign;
+  name.style.setProperty("--method", method.color);
   if (method.term) name.dataset.term = method.term;
   else name.removeAttribute("tabindex");
   // On a phone there is no header, and nothing else to do with a bar.
   if (isTouch.matches) row.querySelector(".page-lane").dataset.term = "term-Positions";
   row.querySelector("th span").textContent = method.note;
   return row;
+};
+
+/* Mark the question and the documents that a challenge changed, and show them. */
+const markChanges = (changed) => {
+  document.getElementById("question")?.classList.toggle("page-changed", Boolean(changed?.question));
+  document.dispatchEvent(new CustomEvent("pine:changed", { detail: changed?.documents ?? [] }));
+  if (changed) document.querySelector(".page-question").scrollIntoView({ block: "nearest" });
 };
 
 /* Keep the bar of each document, so that a change of its place is a motion. */
@@ -46,20 +55,16 @@ const drawBars = (lane, bars, documents, leftOut) => {
       top: `${100 * top}%`,
       height: `calc(${100 * height}% - 2px)`,
     });
-    bar.classList.toggle("page-thin", height < 0.5);
     bar.classList.toggle("page-left-out", document === leftOut);
   }
 };
 
-const drawMark = (node, { kind, name, sign, color = "", ink = "", shade = "" }, label) => {
-  if (!node.children.length) node.append(h("b"), h("i"));
-  const [text, check] = node.children;
-  node.dataset.kind = kind;
+const drawMark = (node, { kind, isNotched, color = "", ink = "", shade = "" }, text, label) => {
+  node.textContent = text;
   node.setAttribute("aria-label", label);
-  text.textContent = name;
-  check.textContent = sign;
-  Object.assign(text.style, { background: color, color: ink });
-  text.dataset.shade = shade;
+  Object.assign(node.dataset, { kind, shade });
+  node.toggleAttribute("data-notched", Boolean(isNotched));
+  Object.assign(node.style, { backgroundColor: color, color: ink });
 };
 
 const drawTicks = (place, ticks) => {
@@ -67,12 +72,22 @@ const drawTicks = (place, ticks) => {
   while (place.children.length < ticks.length) place.append(h("span", { role: "img" }));
   ticks.forEach((tick, position) => {
     const node = place.children[position];
-    drawMark(node, tick, tick.label);
+    drawMark(node, tick, tick.name, tick.label);
     node.dataset.index = tick.index;
     node.title = tick.title;
     node.toggleAttribute("data-shown", tick.isShown);
     node.toggleAttribute("data-next-slot", tick.isNextSlot);
   });
+};
+
+/* Draw each distinct answer once; `hasOthers`: also those that only the methods in the fold gave. */
+const drawChips = (place, chips, hasOthers) => {
+  const nodes = chips.filter(({ isCompared }) => isCompared || hasOthers).map(({ mark, text, title }) => {
+    const shade = h("i", { role: "img" });
+    drawMark(shade, mark, mark.name + mark.sign, mark.says);
+    return h("li", { title }, shade, h("span", { textContent: text, dir: "auto" }));
+  });
+  place.replaceChildren(...nodes);
 };
 
 /* Draw the answer without a document below the answer, with the words that the answer lacks marked. */
@@ -91,7 +106,7 @@ const drawRow = (node, row, documents) => {
   drawBars(lane, row.bars, documents, row.leftOut);
   lane.setAttribute("aria-label", row.barsLabel);
   lane.parentElement.title = row.laneTitle;
-  drawMark(mark, row.mark, row.mark.says);
+  drawMark(mark, row.mark, row.mark.name + row.mark.sign, row.mark.says);
   mark.hidden = !row.answer?.is_done;
   mark.title = row.markTitle;
   text.textContent = row.text;
@@ -172,18 +187,15 @@ export const mount = ({ element, props, watch }) => {
     placeRows();
     for (const row of table.rows) drawRow(rows.get(row.method.name), row, documents);
     latest = { state, documents, sequence };
-    const isLong = state.orders.length > SHORT_STRIP;
-    part(".page-order-table").toggleAttribute("data-strip", isLong);
-    for (const ticks of element.querySelectorAll(".page-ticks")) {
-      ticks.toggleAttribute("data-lines", sortedBy >= 0 && isLong);
-    }
+    part(".page-order-table").toggleAttribute("data-strip", state.orders.length > SHORT_STRIP);
+    drawChips(part(".page-chips"), table.chips, fold.querySelector("button").ariaExpanded === "true");
     part("[data-query]").textContent = state.query_token ? ` for the query token “${state.query_token.trim()}”` : "";
     part("[data-orders]").textContent = table.orders;
     Object.assign(slider, { hidden: state.orders.length < 2, max: state.orders.length - 1 });
     slider.value = sequence.indexOf(shown);
     slider.setAttribute("aria-valuetext", table.status);
-    part(".page-order-head strong").textContent = state.finding;
-    part("[data-legend]").textContent = state.legend;
+    part(".page-order-head h2").textContent = state.headline;
+    part("[data-click-target=challenge-0]").hidden = !state.changed;
     part(".page-order-source").hidden = !state.source;
     part(".page-order-source span").textContent = state.source;
     part(".page-order-source button").textContent = state.rerun;
@@ -287,6 +299,7 @@ export const mount = ({ element, props, watch }) => {
     if (isOther || shown < 0) shown = state.shown;
     const current = state.orders.findIndex((order) => isSame(order, entered));
     if (current >= 0) shown = current;
+    markChanges(state.changed);
     draw();
     return offer({ element, state, documents: props.documents, select }, playOnce);
   };

@@ -1,4 +1,4 @@
-/* The menu "Share": links, cards and session files, which the server creates. */
+/* The menus above the table; "Share" has links, cards and session files, which the server creates. */
 import { closest, saveFile } from "../viz/drawing/common.js";
 import * as cards from "./card.js";
 import { caption } from "./drafts.js";
@@ -25,39 +25,42 @@ const isCopied = async (text) => {
 /* Return the inputs of the event that creates a link: address of the page, and the values of the page. */
 export const here = (_address, ...values) => [location.origin + location.pathname, ...values];
 
-let action = "copy"; // what the next link is for: "copy", "card" or "video"
+let action = "copy"; // what the next link is for: "copy", "send", "card" or "video"
 
-/* Copy the link, or draw the card with its QR code. message: reason for a missing link. */
+/* Open the share sheet of the system. A link that took too long is no longer of the click: then it is copied. */
+const isSent = (url) => navigator.share({ url }).then(() => true, (error) => error.name === "AbortError");
+
+/* Copy or send the link, or draw the card with its QR code. message: reason for a missing link. */
 export const share = async (handed, message) => {
   if (!handed) return ["", message];
   const { link, note, qr } = JSON.parse(handed);
-  if (action !== "copy") return [link, caption(await cards[action]({ qr, status }))];
+  if (action === "send" && (await isSent(link))) return [link, ""];
+  if (cards[action]) return [link, caption(await cards[action]({ qr, status }))];
   const done = (await isCopied(link)) ? "Link copied." : "Copy this link.";
   return [link, caption(`${done} ${note}`)];
 };
-
-const menu = () => document.getElementById("share-menu");
 
 const status = (text) => {
   document.querySelector("#share-message .prose").innerHTML = caption(text);
 };
 
 document.addEventListener("click", ({ target }) => {
-  const item = closest(target, "#share-menu button");
+  const item = closest(target, ".page-menu button");
   if (!item) return;
-  menu().hidePopover();
+  item.closest(".page-menu").hidePopover();
   if (!item.dataset.share) return;
   action = item.dataset.share;
   document.getElementById("share").click();
 });
 
-/* Place the menu above its button, and offer what the page has. */
+/* Place a menu below its button or above, and offer what the page has. */
 const openMenu = ({ target, newState }) => {
-  if (target.id !== "share-menu" || newState !== "open") return;
-  const { right, top, bottom } = document.querySelector("[popovertarget=share-menu]").getBoundingClientRect();
+  if (!target.matches(".page-menu") || newState !== "open") return;
+  const { right, top, bottom } = document.querySelector(`[popovertarget=${target.id}]`).getBoundingClientRect();
   const { width, height } = target.getBoundingClientRect();
   target.style.left = `${Math.max(8, right - width)}px`;
   target.style.top = `${bottom + height < innerHeight ? bottom + 4 : Math.max(8, top - height - 4)}px`;
+  for (const item of target.querySelectorAll("[data-share=send]")) item.hidden = !navigator.share;
   for (const item of target.querySelectorAll("[data-click-target]")) {
     const button = document.getElementById(item.dataset.clickTarget);
     item.hidden = !button;

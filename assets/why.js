@@ -9,7 +9,6 @@ const METHODS = ["vanilla", "pine"];
 const STEP_MS = 900; // before a step plays
 const TOKEN_MS = 650;
 const CELL = 40; // of the mask, in its own units
-const DASHES = { dashed: "5 3", dotted: "2 2" };
 
 /* Return the child of a class, created if there is none, so that a change of its place is a motion. */
 const child = (parent, className, tag = "div") =>
@@ -19,9 +18,9 @@ const child = (parent, className, tag = "div") =>
 const bars = (stage, record, className) => {
   const made = stage.querySelectorAll(`.${className}`);
   if (made.length) return [...made];
-  return record.documents.map(({ letter, text, color, ink, pattern }, document) => {
+  return record.documents.map(({ letter, text, color, ink }, document) => {
     const label = h("span", { translate: false }, h("b", { textContent: letter }), ` ${text}`);
-    const style = { background: color, color: ink, borderStyle: pattern };
+    const style = { background: color, color: ink };
     const title = `Document ${letter}: ${text}`;
     return stage.appendChild(h("div", { className, title, style, dataset: { document } }, label));
   });
@@ -29,12 +28,12 @@ const bars = (stage, record, className) => {
 
 // Mask: rows attend to columns
 
-const badge = ({ letter, color, ink, pattern }, x, y) => {
+const badge = ({ letter, color, ink }, x, y) => {
   const side = CELL - 8;
-  const style = `fill:${color};stroke-dasharray:${DASHES[pattern] ?? "none"}`;
+  const style = `fill:${color}`;
   const place = { x: x + CELL / 2, y: y + CELL * 0.66 };
   return [
-    svg("rect", { x: x + 4, y: y + 4, width: side, height: side, rx: 7, style, class: "page-why-badge" }),
+    svg("rect", { x: x + 4, y: y + 4, width: side, height: side, rx: 7, style }),
     svg("text", { ...place, style: `fill:${ink}`, class: "page-why-letter" }, letter),
   ];
 };

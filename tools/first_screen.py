@@ -16,7 +16,7 @@ from playwright.sync_api import Page, ViewportSize
 from tests.support.chromium import chromium_path, started_chromium
 
 LAPTOP: ViewportSize = {"width": 1280, "height": 720}
-MAX_WORDS, MAX_CONTROLS, MAX_TAB_STOPS = 200, 25, 8
+MAX_WORDS, MAX_CONTROLS, MAX_TAB_STOPS = 200, 24, 8
 SKIP_GUESS = "try { localStorage.setItem('pine-explorer-guess', '1') } catch {}"
 
 WORDS = r"""

@@ -5,6 +5,8 @@ from typing import Any
 import plotly.graph_objects as go
 import plotly.io as pio
 
+from pine_engine.methods.table import METHODS
+
 TEMPLATE = "pine"
 
 INK, GRID, MASKED = "#1f2937", "rgba(107,114,128,0.35)", "rgba(128,128,128,0.16)"
@@ -23,7 +25,9 @@ CIVIDIS = (
 BLUES = ("#F2F6FA", "#C9DCEC", "#8DB6D6", "#4A86B8")
 """Colors of cells with texts, from low to high; black has a contrast of at least 5 with each."""
 
-LINES = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#6b7280", "#B79F00")
+LINES = ("#6B7280", "#8B5CF6", "#7F7F00", "#C026D3", "#15803D", "#0E9AA7", "#B4535B", "#65A30D")
+"""Colors of methods, none of a document; at least 3:1 on the light and the dark page."""
+
 SYMBOLS = (
     *("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "pentagon", "star"),
     *("x", "hexagon", "octagon", "hexagram", "bowtie", "hourglass", "star-square", "star-diamond"),
@@ -34,7 +38,14 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "5px 2px
 PATTERNS = ("", "/", "x", "-", "|", "\\", "+", ".")
 """Styles of lines and bars by their index: symbols, dashes and patterns identify them without color."""
 
+SIGNS = "●■▲◆▼✚⬟★"
+"""The first symbols as characters."""
+
 _FILLS = ("", "-open", "-open-dot", "-dot")
+
+_NUMBERS = {
+    name: number for number, method in enumerate(METHODS.values()) for name in (method.name, method.label)
+}
 
 _NUM_SHAPES = 8  # symbols until the next fill
 _NUM_SYMBOLS = _NUM_SHAPES * len(_FILLS)
@@ -85,6 +96,21 @@ pio.templates[TEMPLATE] = go.layout.Template(
     },
     data={"heatmap": [go.Heatmap(hoverongaps=False)]},
 )
+
+
+def method_number(name: str, place: int = 0) -> int:
+    """Return the index of the style of a method, the same in all figures.
+
+    Args:
+        name: Name or label of the method, which may have an addition in parentheses.
+        place: Number of the style among those of names that are of no method.
+    """
+    return _NUMBERS.get(name, _NUMBERS.get(name.rpartition(" (")[0], len(METHODS) + place))
+
+
+def method_sign(name: str) -> str:
+    """Return the symbol of a method as a character."""
+    return SIGNS[method_number(name) % len(SIGNS)]
 
 
 def line_color(index: int) -> str:

@@ -22,7 +22,9 @@ def answer(text: str, **fields: Any) -> dict[str, Any]:
 def table(call: Call, answers: list[Any], **options: Any) -> Any:
     bars = [{"document": 1, "left": 0.4}, {"document": 0, "left": 0.1}]
     method = {"name": "pine", "label": "PINE", "answers": answers, "positions": [bars, []], "queries": [0.5]}
-    state = {"orders": [[0, 1], [1, 0]], "methods": [method], "no_positions": "none", "rule": "exact"}
+    method |= {"is_compared": True}
+    orders = options.pop("orders", [[0, 1], [1, 0]])
+    state = {"orders": orders, "methods": [method], "no_positions": "none", "rule": "exact"}
     state["is_busy"] = options.pop("is_busy", False)
     given = {"documents": DOCUMENTS, "shown": 0, "sortedBy": -1, "sampledFrom": 4}
     return call("order_rows.tableOf", state, given | options)
@@ -67,12 +69,24 @@ def test_answer_cut_off_is_counted_apart(call: Call) -> None:
     assert row["markTitle"] == "contains the answer, cut off; exact"
 
 
-def test_equal_answers_have_one_number_and_shade(call: Call) -> None:
-    ticks = table(call, [answer("x"), answer("y")])["rows"][0]["ticks"]
-    assert [(tick["name"], tick["shade"]) for tick in ticks] == [("1", 0), ("2", 1)]
+def test_equal_answers_have_one_shade(call: Call) -> None:
+    ticks = table(call, [answer("x", is_correct=True), answer("y")])["rows"][0]["ticks"]
+    assert [(tick["name"], tick["shade"], tick["kind"]) for tick in ticks] == [
+        ("", 0, "correct"), ("", 1, "done"),
+    ]  # fmt: skip
     ticks = table(call, [answer("x"), answer("x", is_comparable=False)])["rows"][0]["ticks"]
-    assert [(tick["name"], tick["shade"]) for tick in ticks] == [("1", 0), ("1*", 0)]
+    assert [(tick["name"], tick["shade"]) for tick in ticks] == [("", 0), ("*", 0)]
     assert ticks[1]["says"].endswith("computed with another dtype than the other orders")
+
+
+def test_distinct_answer_is_one_chip_and_after_six_notched(call: Call) -> None:
+    texts = ["x", *"yxyzuvwt"]
+    shown = table(call, list(map(answer, texts)), orders=[[0, 1]] * len(texts))
+    chips = shown["chips"]
+    assert [chip["text"] for chip in chips] == list(dict.fromkeys(texts))
+    assert len({(chip["mark"]["shade"], chip["mark"]["isNotched"]) for chip in chips}) == len(chips) == 7
+    verdicts = table(call, [answer("so A", verdict="A"), answer("A!", verdict="A")])["chips"]
+    assert [(chip["text"], chip["mark"]["color"]) for chip in verdicts] == [("verdict A", "#A")]
 
 
 def test_verdicts_have_the_color_of_their_document(call: Call) -> None:

@@ -1,5 +1,6 @@
 """The first minute of a visitor: at a desk, on a phone, by keyboard in the dark, and before a class."""
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -24,7 +25,7 @@ from tests.browser.driving import (
     wait_for_model,
 )
 from tests.support.serving import ServedApp
-from tools.first_screen import CONTROLS, LAPTOP, count_first_screen
+from tools.first_screen import CONTROLS, LAPTOP, SKIP_GUESS, count_first_screen
 from viz.page.why import METHODS, STEPS
 
 DESKTOP: ViewportSize = {"width": 1440, "height": 900}
@@ -86,6 +87,22 @@ TRANSLATE = """
 }
 """
 """Script that replaces all texts, also later ones, by others in a <font>, as translators of browsers do."""
+
+SMALL_TARGETS = """
+() => [...document.querySelectorAll("button, select, [role=tab], input[type=range]")].filter((node) => {
+  const { width, height } = node.getBoundingClientRect();
+  return node.checkVisibility() && width > 2 && height < 44;
+}).map((node) => node.outerHTML)
+"""
+"""Script that lists the controls that are lower than 44 pixels."""
+
+SMALL_TEXTS = """
+() => [...document.body.querySelectorAll("*")].filter((node) =>
+  node.checkVisibility() && parseFloat(getComputedStyle(node).fontSize) < 12 &&
+  [...node.childNodes].some((child) => child.nodeType === Node.TEXT_NODE && child.data.trim()),
+).map((node) => node.outerHTML)
+"""
+"""Script that lists the elements with a text of less than 12 pixels."""
 
 BOXES = "nodes => nodes.map(node => node.getBoundingClientRect())"
 RIBBON = """
@@ -188,7 +205,10 @@ def test_pasted_documents_replace_the_example_until_undo(page: Page) -> None:
     expect(page.locator(".page-stale")).to_contain_text("You changed: number of documents")
     page.get_by_label("Sort orders by").select_option("slot of B")
     marks = page.locator("#order-table [data-method=vanilla] .page-ticks span")
-    expect(marks).to_have_text(["2✓", "2✓", "1✗", "3✗", "2✓", "2✓"])  # vanilla fails with B between
+    shades = marks.evaluate_all("nodes => nodes.map(({ dataset: { shade, kind } }) => [Number(shade), kind])")
+    right, wrong = [1, "correct"], [[0, "incorrect"], [2, "incorrect"]]
+    assert shades == [right, right, *wrong, right, right]  # vanilla fails with B between
+    expect(page.locator(".page-chips li")).to_have_count(3)
     page.locator("#undo-documents").click()
     expect(page.locator(".page-stale")).to_have_count(0)
     assert texts(page) == entered
@@ -237,11 +257,20 @@ def test_each_example_has_its_answers_and_plays_without_the_server(page: Page) -
 def test_challenge_fills_the_form_and_plays(page: Page) -> None:
     expect_order(page, "Order 1 of 6: A B C")
     page.evaluate(WATCH_ORDERS)
+    page.get_by_role("button", name="Try to break it").click()
     page.get_by_role("button", name=CHALLENGE.challenge).click()
     expect(text(page, 4)).to_have_value(CHALLENGE.documents[3].text)
+    expect(page.locator(".page-changed")).to_have_count(1)
+    expect(card(page, 4)).to_have_class(re.compile("page-changed"))
+    expect(card(page, 4)).to_be_in_viewport(ratio=1)
     page.wait_for_function("() => window.ordersSeen.includes('Order 3')")
     expect(page.locator("#order-table tbody tr").nth(1)).to_contain_text("0 of 24 correct · 1 answer")
     expect(page.locator("#example input")).to_have_value(CHALLENGE.name)
+    page.locator("[data-method=pine]").evaluate("node => node.scrollIntoView({ block: 'start' })")
+    expect(page.locator(".page-order-head h2")).to_be_in_viewport(ratio=1)
+    page.get_by_role("button", name="Back to the example").click()
+    expect(page.locator("#example input")).to_have_value(DEFAULT.name)
+    expect(page.locator(".page-changed")).to_have_count(0)
 
 
 def test_first_visit_transfers_at_most_400_kilobytes(browser: Browser, app: ServedApp) -> None:
@@ -267,6 +296,42 @@ def test_phone_has_room_for_table_and_cards(page: Page) -> None:
     drag(page, 1, onto=2)
     page.mouse.up()
     assert letters(page) == ["B", "A", "C"]
+
+
+def test_phone_has_large_targets_and_sends_links(browser: Browser, app: ServedApp) -> None:
+    with browser.new_context(
+        viewport=PHONE, has_touch=True, is_mobile=True, reduced_motion="reduce"
+    ) as context:
+        context.add_init_script(
+            f"{SKIP_GUESS}; navigator.share = async ({{ url }}) => {{ window.sent = url }}"
+        )
+        page = context.new_page()
+        page.goto(app.url)
+        expect(page.locator("#order-table tbody tr")).to_have_count(5)
+        assert page.evaluate(SMALL_TARGETS) == []
+        assert page.evaluate(SMALL_TEXTS) == []
+        page.get_by_role("button", name="Share", exact=True).tap()
+        page.get_by_role("button", name="Send link").tap()
+        page.wait_for_function("window.sent?.includes('#session=')")
+
+
+@pytest.mark.parametrize("size", [6, 10])
+def test_six_documents_have_narrow_lines_that_unfold(page: Page, size: int) -> None:
+    documents = [f"Document {number} " + "has many words " * 30 for number in range(size)]
+    unfold(page)
+    page.get_by_role("button", name="Paste multiple documents").click()
+    page.locator("#pasted textarea").fill("\n---\n".join(documents))
+    page.locator("#paste-documents").click()
+    cards = page.locator("#documents .page-card")
+    expect(cards).to_have_count(size)
+    page.mouse.move(0, 0)
+    boxes = cards.evaluate_all(BOXES)
+    assert {box["height"] for box in boxes} == {26}
+    for slot in (1, size):
+        text(page, slot).focus()
+        is_whole = "node => node.clientHeight >= node.scrollHeight && node.clientHeight > 40"
+        assert text(page, slot).evaluate(is_whole)
+        assert cards.evaluate_all(BOXES) == boxes
 
 
 def test_dark_page_plays_once_and_explains_why_by_keyboard(page: Page) -> None:

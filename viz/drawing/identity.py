@@ -1,4 +1,4 @@
-"""Letter, color and border of each document as entered, the same in all figures and orders."""
+"""Letter and color of each document as entered, the same in all figures and orders."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,14 +11,12 @@ from viz.drawing.markup import render
 
 Role = Literal["prefix", "document", "suffix", "decoded"]
 
-# Okabe-Ito, then colors that differ from all others by 18 or more (CIEDE2000). With four CSS borders, 44
-# documents before a pair repeats.
+# Okabe-Ito, then colors that differ from all others by 18 or more (CIEDE2000); then colors repeat.
 _PREFIX_COLOR, _SUFFIX_COLOR = "#E69F00", "#009E73"
 _DOCUMENT_COLORS = (
     *("#56B4E9", "#CC79A7", "#F0E442", "#0072B2", "#D55E00"),
     *("#6A1B6E", "#AFD889", "#81592F", "#3A34C8", "#EFCFD2", "#496568"),
 )
-_BORDERS = ("solid", "dashed", "double", "dotted")
 _LABELS = {"prefix": "prefix", "suffix": "question", "decoded": "answer"}
 
 
@@ -71,13 +69,6 @@ class Segment:
     def ink(self) -> str:
         """Legible text color on `color`."""
         return ink_on(self.color)
-
-    @property
-    def pattern(self) -> str:
-        """CSS border style, which distinguishes equal colors."""
-        if self.document is not None:
-            return _BORDERS[self.document % len(_BORDERS)]
-        return "dashed" if self.role == "decoded" else "solid"
 
 
 PREFIX = Segment("prefix")

@@ -11,7 +11,7 @@ from viz.drawing.text import format_percent, format_short
 from viz.figures.answer_tokens import AnswerTokens, is_reordered
 from viz.figures.frame import new_figure, plain
 from viz.figures.importance import normalize
-from viz.theme import INK, LINES, PATTERNS
+from viz.theme import INK, PATTERNS, line_color, method_number
 
 _BAR_PX, _GAP_PX = 20, 8
 _ROW_HEIGHT = 0.84  # of the bars of a row together, as a share of the row
@@ -114,7 +114,11 @@ def add_bars(
             name=plain(answer.label),
             offset=offset,
             width=width,
-            marker={"color": LINES[index], "line": {"color": INK, "width": 1}, "pattern": pattern},
+            marker={
+                "color": line_color(method_number(answer.label)),
+                "line": {"color": INK, "width": 1},
+                "pattern": pattern,
+            },
             text=[text + addition for text, addition in zip(row_texts, additions, strict=True)],
             **{"textposition": "outside", "constraintext": "none", "textangle": 0, "cliponaxis": False},
             customdata=hovers,

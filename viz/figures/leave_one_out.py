@@ -11,7 +11,7 @@ from viz.drawing.text import format_percent, format_short
 from viz.figures.answer_origin import AnswerOrigin
 from viz.figures.answer_tokens import quoted
 from viz.figures.frame import document_segments, method_labels, new_figure
-from viz.theme import INK, PATTERNS
+from viz.theme import INK, bar_pattern, method_number
 
 
 def plot_leave_one_out(
@@ -38,7 +38,7 @@ def plot_leave_one_out(
         height=260,
         showlegend=len(shown) > 1,
     )
-    for index, (one, name) in enumerate(zip(shown, names, strict=True)):
+    for one, name in zip(shown, names, strict=True):
         segments = document_segments(len(order or one.without), order)[: len(one.without)]
         figure.add_bar(
             x=[segment.label for segment in segments],
@@ -47,7 +47,7 @@ def plot_leave_one_out(
             marker={
                 "color": [segment.color for segment in segments],
                 "line": {"color": INK, "width": 1},
-                "pattern": {"shape": PATTERNS[index % len(PATTERNS)]},
+                "pattern": {"shape": bar_pattern(method_number(one.score.method))},
             },
             customdata=[segment.name for segment in segments],
             text=[format_short(value) for value in one.differences],

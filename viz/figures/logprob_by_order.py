@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pine_engine as pine
 from viz.drawing.identity import order_name
 from viz.figures.frame import FloatArray, method_labels, new_figure
-from viz.theme import line_style
+from viz.theme import line_style, method_number
 
 
 def plot_logprob_by_order(
@@ -31,14 +31,14 @@ def plot_logprob_by_order(
         showlegend=False,
         margin={"b": 16},
     )
-    for index, (method, name) in enumerate(zip(methods, method_labels(methods, labels), strict=True)):
+    for method, name in zip(methods, method_labels(methods, labels), strict=True):
         numbers, logprobs = _logprob_by_order_info(rows, method)
         figure.add_scatter(
             x=logprobs,
             y=[name] * len(numbers),
             mode="markers",
             name=name,
-            marker={**line_style(index)["marker"], "size": 11, "opacity": 0.65},
+            marker={**line_style(method_number(method))["marker"], "size": 11, "opacity": 0.65},
             customdata=[order_name(rows[number].order) for number in numbers],
             hovertemplate="%{y}, order %{customdata}: %{x:.4g} nats<extra></extra>",
             meta={"x": [{"tried": number, "method": method} for number in numbers]},

@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 
 import pine_engine as pine
 from viz.figures.frame import new_figure
-from viz.theme import line_style
+from viz.theme import line_style, method_number
 
 
 def plot_order_effects(effects: "pine.OrderEffects") -> go.Figure:
@@ -22,13 +22,17 @@ def plot_order_effects(effects: "pine.OrderEffects") -> go.Figure:
         caption="Deviation from each line’s mean. The two effects sum to vanilla.",
         height=360,
     )
-    parts = {"Vanilla": effects.total, "RoPE (NIA)": effects.rope, "causal attention": effects.causal}
-    for index, (name, values) in enumerate(parts.items()):
+    parts = [
+        ("vanilla", "Vanilla", effects.total),
+        ("nia", "RoPE (NIA)", effects.rope),
+        ("", "causal attention", effects.causal),
+    ]
+    for method, name, values in parts:
         figure.add_scatter(
             x=list(range(1, len(values) + 1)),
             y=np.array(values, dtype=np.float32),
             name=name,
-            **line_style(index),
+            **line_style(method_number(method)),
             hovertemplate="%{fullData.name}, slot %{x}: %{y:.4g} nats<extra></extra>",
         )
     figure.update_xaxes(title="slot", dtick=1 if len(effects.total) <= 20 else 5)

@@ -9,7 +9,7 @@ import pine_engine as pine
 from viz.drawing.identity import document_segment
 from viz.drawing.text import format_difference, join_words, shorten
 from viz.figures.frame import method_labels, new_figure
-from viz.theme import line_style
+from viz.theme import line_style, method_number
 
 _MAX_ANSWER_CHARACTERS = 60
 
@@ -33,12 +33,12 @@ def plot_position_sweep(
         caption="A flat line means no position bias.",
         height=400,
     )
-    for index, (method, name) in enumerate(zip(methods, method_labels(methods, labels), strict=True)):
+    for method, name in zip(methods, method_labels(methods, labels), strict=True):
         figure.add_scatter(
             x=[step.slot + 1 for step in steps],
             y=np.array([step.scores[method].total for step in steps], dtype=np.float32),
             name=name,
-            **line_style(index),
+            **line_style(method_number(method)),
             hovertemplate="%{fullData.name}, slot %{x}: %{y:.4g} nats<extra></extra>",
             meta={"x": [{"tried": number, "method": method} for number in range(len(steps))]},
         )

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 import pine_engine as pine
 from viz.figures.frame import FloatArray, document_segments, method_labels, new_figure, plain
-from viz.theme import LINES
+from viz.theme import line_color, method_number
 
 
 def plot_query_attention(
@@ -49,12 +49,12 @@ def plot_query_attention(
         bargap=0,
     )
     names = method_labels(list(by_method), labels)
-    for index, (matrix, label) in enumerate(zip(by_method.values(), names, strict=True)):
+    for index, (method, label) in enumerate(zip(by_method, names, strict=True)):
         figure.add_bar(
             x=np.arange(first, count, dtype=np.int32),
-            y=matrix[query, first:].astype(np.float32),
+            y=by_method[method][query, first:].astype(np.float32),
             name=label,
-            marker={"color": LINES[index % len(LINES)], "line": {"width": 0}},
+            marker={"color": line_color(method_number(method, index)), "line": {"width": 0}},
             customdata=texts[first:],
             hovertemplate=f"{label}: key %{{x}} “%{{customdata}}”<br>weight %{{y:.3g}}<extra></extra>",
             meta={"x": {"token": "#"}},

@@ -8,7 +8,8 @@ import plotly.graph_objects as go
 from viz.drawing.identity import document_segment
 from viz.drawing.text import shorten
 from viz.figures.frame import new_figure, plain
-from viz.theme import line_color
+from viz.figures.shuffle import answer_color
+from viz.theme import INK
 
 if TYPE_CHECKING:
     from pine_engine.lab.debias.clusters import Clusters
@@ -25,7 +26,7 @@ def plot_clusters(clusters: "Clusters") -> go.Figure:
     figure = new_figure(
         name="order-clusters",
         title="Hidden state of the last prompt token, by document order",
-        caption="Color: cluster. Star: the order nearest to its center, whose answer is in the legend.",
+        caption="Shade: cluster. Star: the order nearest to its center, whose answer is in the legend.",
         height=400,
     )
     labels, points = np.array(clusters.labels), np.array(clusters.points, dtype=np.float32)
@@ -38,7 +39,8 @@ def plot_clusters(clusters: "Clusters") -> go.Figure:
             mode="markers",
             name=plain(f"{len(members)} orders: {shorten(answer, 60) or 'no answer'}"),
             marker={
-                "color": line_color(cluster),
+                "color": answer_color(cluster),
+                "line": {"color": INK, "width": 1},
                 "symbol": ["star" if member == nearest else "circle" for member in members],
                 "size": [16 if member == nearest else 9 for member in members],
             },

@@ -128,7 +128,6 @@ def why_record(run: Run) -> dict[str, Any]:
                 "text": shorten(run.form.titled_text(entry), 120),
                 "color": segment.color,
                 "ink": segment.ink,
-                "pattern": segment.pattern,
                 "length": length,
             }
             for segment, entry, length in zip(segments, entered, lengths, strict=True)

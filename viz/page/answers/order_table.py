@@ -29,9 +29,9 @@ from viz.page.answers.base_rate import base_rate_sentence
 from viz.page.answers.order_answers import Order, OrderAnswers
 from viz.page.answers.shown import Shown
 from viz.page.common.limits import MAX_DOCUMENTS
+from viz.page.form.examples import example_of, load_examples
 from viz.page.form.form import Form
-
-LEGEND = "Same number: same answer."
+from viz.theme import line_color, method_number, method_sign
 
 
 def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
@@ -39,13 +39,19 @@ def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
     letters = [document_segment(index) for index in range(MAX_DOCUMENTS)]
     return gr.HTML(
         order_table_json(shown, accepted),
-        html_template=render("order_table.html", positions=anchor("Positions")),
+        html_template=render("order_table.html", positions=anchor("Positions"), challenges=challenges()[1:]),
         js_on_load="pine.order_table.mount({ element, props, watch });",
         apply_default_css=False,
         elem_id="order-table",
         all_up_to=ALL_ORDERS_UP_TO,
         documents=[{"letter": one.label, "color": one.color, "ink": one.ink} for one in letters],
     )
+
+
+def challenges() -> list[tuple[int, str]]:
+    """Return number and label of the first example, which has no label, and of its challenges."""
+    labels = [example.challenge for example in load_examples()]
+    return [(number, label) for number, label in enumerate(labels) if label or not number]
 
 
 def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
@@ -60,8 +66,6 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
     methods = [_method(card, shown, is_correct) for card in shown.cards]
     compared = compared_methods(methods)
     others = [method for method in methods if method not in compared]
-    task = shown.form.row
-    legend = f"Letter: document of the {task.nouns.finding}." if task.has_letters else LEGEND
     return json.dumps(
         {
             "methods": [
@@ -70,8 +74,9 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
             ],
             "orders": orders,
             "shown": orders.index(shown.form.order) if shown.form.order in orders else 0,
-            "finding": " ".join(filter(None, map(_count, compared))),
-            "legend": legend if len(orders) > 1 else "",
+            "headline": " ".join(f"{short}." for short, _ in map(_count, compared) if short),
+            "finding": " ".join(f"{short}{more}." for short, more in map(_count, compared) if short),
+            "changed": _changed(shown.form),
             "rule": scoring_note(shown.form.row, accepted),
             **_source(shown.orders),
             "base_rate": base_rate_sentence(shown.form.task),
@@ -158,6 +163,8 @@ def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | 
         "name": card.method,
         "label": card.row.label,
         "note": card.row.description.partition(":")[0],
+        "sign": method_sign(card.method),
+        "color": line_color(method_number(card.method)),
         "term": anchor(card.row.label) if card.row.label in TERMS else "",
         "is_order_invariant": card.row.is_order_invariant,
         "answers": cells,
@@ -235,17 +242,34 @@ def compared_methods(methods: Sequence[Mapping[str, Any]]) -> list[Mapping[str, 
     return found
 
 
-def _count(method: Mapping[str, Any]) -> str:
+def _changed(form: Form) -> dict[str, Any] | None:
+    """Return what a challenge changed in the first example; None for a form without a challenge."""
+    example, (first, *_) = example_of(form), load_examples()
+    if example is None or not example.challenge:
+        return None
+    texts = {document.text for document in first.documents}
+    documents = [entry.letter for entry in form.entries if entry.text not in texts]
+    return {"question": example.question != first.question, "documents": documents}
+
+
+def _count(method: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the number of different answers in words, and how many are correct; both "" before two answers.
+
+    That none is correct is part of the first text.
+    """
     done = [answer for answer in method["answers"] if answer and answer["is_done"]]
     if len(done) < 2:
-        return ""
+        return "", ""
     count = len({answer.get("verdict", answer["text"]) for answer in done if answer["is_comparable"]})
+    noun = done[0]["nouns"][0] if "verdict" in done[0] else "answer"
+    short, more = f"{method['label']} gave {count} {noun}{'s' * (count != 1)}", ""
     correct = [answer["is_correct"] for answer in done]
-    scored = "" if None in correct else f", correct in {sum(correct)} of {len(done)} orders"
+    if None not in correct:
+        more = f", correct in {sum(correct)} of {len(done)} orders"
+        short, more = (short, more) if sum(correct) else (short + more, "")
     if num_cut_off := sum(answer["is_cut_off"] for answer in done):
-        scored += f" ({num_cut_off} more contain the answer, cut off)"
-    noun = "answer"
+        more += f" ({num_cut_off} more contain the answer, cut off)"
     if "verdict" in done[0]:
-        (noun, document), named = done[0]["nouns"], sum(answer["is_first"] for answer in done)
-        scored += f", for the first {document} in {named} of {len(done)} orders"
-    return f"{method['label']} gave {count} {noun}{'s' * (count != 1)}{scored}."
+        named = sum(answer["is_first"] for answer in done)
+        more += f", for the first {done[0]['nouns'][1]} in {named} of {len(done)} orders"
+    return short, more

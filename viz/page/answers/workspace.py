@@ -7,7 +7,7 @@ import gradio as gr
 from pine_engine.prompts.tasks import TASKS
 from viz.page.answers.answering import shown_html
 from viz.page.answers.base_rate import base_rate_html
-from viz.page.answers.order_table import build_order_table
+from viz.page.answers.order_table import build_order_table, challenges
 from viz.page.answers.recordings import recorded_of
 from viz.page.answers.start import build_start
 from viz.page.common.failures import notice
@@ -77,14 +77,11 @@ class Workspace:
             self.order_table = build_order_table(shown, first.answers)
             self.sharing = gr.Row(elem_classes="page-row page-share")
             self.note = gr.HTML(notice(first.note, kind="note"), elem_id="example-note")
-            with gr.Row(elem_id="challenges", elem_classes="page-row"):
-                note = "<p><b>Try to break it:</b> a stable answer need not be correct.</p>"
-                gr.HTML(note, min_width=260)
-                self.challenges = {  # examples that test the first one, by name
-                    example.name: gr.Button(example.challenge, size="sm", scale=0, min_width=190)
-                    for example in examples
-                    if example.challenge
-                }
+            # The menu above the table presses these buttons: the first example, and examples that test it.
+            self.challenges = {
+                examples[number].name: gr.Button(label, visible="hidden", elem_id=f"challenge-{number}")
+                for number, label in challenges()
+            }
             with gr.Accordion("Paste, upload, settings", open=False, elem_id="settings"):
                 with gr.Row(elem_classes="page-row page-documents-head"):
                     self.heading = gr.HTML(f"<h3>{capital(nouns.documents)}</h3>", min_width=80)

@@ -158,7 +158,7 @@ def test_the_accepted_answers_of_examples_can_be_scored() -> None:
 def test_challenge_changes_the_first_example_and_has_a_remark(page: Workspace) -> None:
     first, *others = load_examples()
     challenges = [example for example in others if example.challenge]
-    assert [example.name for example in challenges] == list(page.challenges)
+    assert [example.name for example in (first, *challenges)] == list(page.challenges)
     for example in challenges:
         assert {*example.documents} & {*first.documents} and example.note
         updates = filling.take_challenge(page, example.name, first.task)

@@ -19,7 +19,7 @@ from viz.page.answers.order_table import document_bars, order_table_json, query_
 from viz.page.answers.recordings import recorded_of
 from viz.page.answers.run import Run
 from viz.page.answers.shown import Shown, keep_earlier
-from viz.page.form.examples import load_examples
+from viz.page.form.examples import FormExample, load_examples
 from viz.page.form.form import Form
 from viz.page.form.options import DEFAULT_METHODS
 
@@ -57,6 +57,24 @@ def test_order_table_of_computed_orders_scores_each_answer_and_leaves_the_others
     assert table()["finding"] == (
         "Vanilla gave 2 answers, correct in 1 of 2 orders. PINE gave 1 answer, correct in 2 of 2 orders."
     )
+
+
+def test_headline_counts_answers_and_names_a_method_that_is_never_correct() -> None:
+    assert table()["headline"] == "Vanilla gave 2 answers. PINE gave 1 answer."
+    wrong = json.loads(order_table_json(shown(), ["green"]))
+    assert wrong["headline"] == "Vanilla gave 2 answers. PINE gave 1 answer, correct in 0 of 2 orders."
+
+
+@pytest.mark.parametrize("example", load_examples(), ids=lambda example: example.name)
+def test_challenge_names_what_it_changed(example: FormExample) -> None:
+    changed = json.loads(order_table_json(recorded_of(example.form(DEFAULT_METHODS))))["changed"]
+    first = load_examples()[0]
+    kept = zip(example.documents, first.documents, strict=False)
+    same = [place for place, (one, other) in enumerate(kept) if one.text == other.text]
+    assert (changed is not None) == bool(example.challenge)
+    if changed:
+        assert changed["question"] == (example.question != first.question)
+        assert sorted([*changed["documents"], *same]) == list(range(len(example.documents)))
 
 
 def test_order_table_has_the_token_of_traced_answers_only() -> None:
@@ -113,7 +131,6 @@ def test_order_table_without_accepted_answers_scores_nothing() -> None:
     answers = [answer for method in state["methods"] for answer in method["answers"]]
     assert len(answers) == 6 * len(DEFAULT_METHODS)
     assert {answer["is_correct"] for answer in answers} == {None} and "correct" not in state["finding"]
-    assert "number" in state["legend"]
     assert "another dtype" in state["source"] and table()["source"] == "", "only recorded answers have one"
 
 
