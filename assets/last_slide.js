@@ -47,7 +47,7 @@ export const receive = (handed) => {
 export const show = () => {
   const { state } = currentTable();
   part("p").textContent = state.question;
-  part("h2").textContent = state.finding;
+  part("h2").textContent = state.headline;
   clear("Creating the link…");
   section().hidden = false;
   document.body.classList.add("pine-ending");

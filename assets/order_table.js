@@ -85,7 +85,7 @@ const drawChips = (place, chips, hasOthers) => {
   const nodes = chips.filter(({ isCompared }) => isCompared || hasOthers).map(({ mark, text, title }) => {
     const shade = h("i", { role: "img" });
     drawMark(shade, mark, mark.name + mark.sign, mark.says);
-    return h("li", { title }, shade, h("span", { textContent: text, dir: "auto" }));
+    return h("li", {}, shade, h("span", { textContent: text, title, dir: "auto", translate: false }));
   });
   place.replaceChildren(...nodes);
 };

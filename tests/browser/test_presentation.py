@@ -145,7 +145,7 @@ def test_slides_fill_the_screen(page: Page, slides: Locator, size: ViewportSize)
 
 
 def test_last_slide_links_to_what_was_shown(page: Page, slides: Locator, open_page: OpenPage) -> None:
-    finding = page.locator(".page-order-head strong").inner_text()
+    finding = page.locator(".page-order-head h2").inner_text()
     turn_to(page, slides, "Your turn")
     last = page.locator(".page-last-slide")
     expect(last.get_by_role("heading", level=2)).to_have_text(finding)
