@@ -70,9 +70,9 @@ class PassOptions:
     def first_pass(self) -> FirstPass:
         """Return the vanilla prefill by which some methods score documents before their own prefill."""
 
-        def run(prompt: TokenLayout, recorder: TraceRecorder | None) -> Tensor:
+        def run(prompt: TokenLayout, recorder: TraceRecorder | None, num_logits: int) -> Tensor:
             options = PassOptions(
-                self.patched_models, logits_to_keep=0, recorder=recorder, on_layer=self.on_layer
+                self.patched_models, logits_to_keep=num_logits, recorder=recorder, on_layer=self.on_layer
             )
             return prefill(prompt, METHODS["vanilla"], options)[1]
 

@@ -33,13 +33,13 @@ class FirstPass:
     """Vanilla prefill by which documents are scored before the prefill of a method.
 
     Attributes:
-        run: Takes a prompt and a recorder, and returns the logits (n, V) of all tokens.
+        run: Takes a prompt, a recorder and a number n, and returns the logits (n, V) of the last tokens.
         content_free: Token ids of a text without content. Without them, as for a model without a tokenizer,
             it is the last token of the suffix.
         num_processes: Number of processes between which the heads are split.
     """
 
-    run: Callable[[TokenLayout, TraceRecorder | None], Tensor]
+    run: Callable[[TokenLayout, TraceRecorder | None, int], Tensor]
     content_free: tuple[int, ...] = ()
     num_processes: int = 1
 
@@ -73,8 +73,9 @@ def _question_likelihood(layout: TokenLayout, first_pass: FirstPass) -> list[flo
     """Return the mean log-probability, in nats, of the suffix after the prefix and each document alone."""
     scores = []
     for document in layout.documents:
-        logits = first_pass.run(TokenLayout(layout.prefix, (document,), layout.suffix), None)
-        logprobs = logits[-layout.suffix_length - 1 : -1].double().log_softmax(-1)
+        prompt = TokenLayout(layout.prefix, (document,), layout.suffix)
+        logits = first_pass.run(prompt, None, layout.suffix_length + 1)
+        logprobs = logits[:-1].double().log_softmax(-1)
         ids = torch.tensor(layout.suffix, device=logprobs.device)
         scores.append(float(logprobs.gather(1, ids[:, None]).mean()))
     return scores
@@ -122,7 +123,7 @@ def key_attention(layout: TokenLayout, first_pass: FirstPass, *, last_only: bool
 def _attention_by_head(layout: TokenLayout, first_pass: FirstPass, num_queries: int) -> Tensor:
     """Return the mean attention of the last tokens to each token by layer and head, (A, H, n) in float64."""
     recorder = _KeyRecorder(num_queries)
-    first_pass.run(layout, recorder)
+    first_pass.run(layout, recorder, 1)
     return torch.stack(recorder.by_layer)
 
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, strategies as st
 
 from pine_engine import METHODS, Engine, InputError, TokenLayout, TokenRange, TraceConfig
-from pine_engine.engine import reordering
+from pine_engine.engine import passes, reordering
 from pine_engine.engine.reordering import BASIN_RATIO, FirstPass, reorder_documents
 from tests.support.errors import has_field
 from tests.support.families import TinyLlama
@@ -160,3 +160,20 @@ def test_token_ranges_are_refused_for_reordering_and_merging_methods(engine: Eng
     for name in ("attention_sorting", "nbce"):
         with pytest.raises(InputError, check=has_field("trace")):
             engine.run(LAYOUT, methods=["vanilla", name], max_new_tokens=1, trace=config)
+
+
+@pytest.mark.parametrize("name", [*REORDERED, "calibrated_attention"])
+def test_passes_compute_only_the_logits_that_are_read(
+    engine: Engine, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts, run_pass = set(), passes.run_pass
+
+    def counted(*args: Any, **options: Any) -> torch.Tensor:
+        logits = run_pass(*args, **options)
+        counts.add(logits.shape[1])
+        return logits
+
+    monkeypatch.setattr(passes, "run_pass", counted)
+    engine.run(LAYOUT, methods=name, max_new_tokens=0)
+    question = {LAYOUT.suffix_length + 1} if METHODS[name].score == "likelihood" else set()
+    assert counts == {1} | question

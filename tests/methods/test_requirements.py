@@ -83,11 +83,11 @@ def test_first_pass_needs_no_more_than_the_column(method: Method) -> None:
     """Texts suffice without a first pass, passes if it records no attention."""
     needs = ["texts"]
 
-    def run(prompt: TokenLayout, recorder: TraceRecorder | None) -> Tensor:
+    def run(_: TokenLayout, recorder: TraceRecorder | None, num_logits: int) -> Tensor:
         needs.append("placement" if recorder else "passes")
         if recorder:
             raise InterruptedError
-        return torch.zeros(prompt.num_tokens, 97)
+        return torch.zeros(num_logits, 97)
 
     with suppress(InterruptedError):
         reorder_documents(LAYOUT, method, FirstPass(run))
