@@ -26,6 +26,9 @@ GAVE_UP = (
 
 MAX_KEPT = 20  # runs, each with its result
 
+UPDATE_S = 0.1
+"""Least time between two updates of a page, in seconds per run that is shown: all pages share one rate."""
+
 _KEY = re.compile("[0-9a-f]{32}")  # random, created by the browser
 
 Submit = Callable[[Caller], tuple[RunState, Generator[Any, None, None]]]
@@ -39,13 +42,20 @@ class KeptRun:
         submit: Return the run of a caller, and its steps.
         caller: Caller of the first page.
         must_yield: Return True if this run without a page has to be stopped for one that waits.
+        num_shown: Return the number of computed runs that pages show.
     """
 
     def __init__(
-        self, press: Any, submit: Submit, caller: Caller, must_yield: Callable[["KeptRun"], bool]
+        self,
+        press: Any,
+        submit: Submit,
+        caller: Caller,
+        must_yield: Callable[["KeptRun"], bool],
+        num_shown: Callable[[], int],
     ) -> None:
         self.press = press
         self._must_yield = must_yield
+        self._num_shown = num_shown
         self._changed = threading.Condition()
         self._num_pages = 0
         self._unheard_since = time.monotonic()
@@ -88,8 +98,16 @@ class KeptRun:
                     caller.check()
                 except Cancelled:
                     return
+                pause_s = UPDATE_S * (self._num_shown() - 1)  # none for a single run
+                with self._changed:
+                    self._changed.wait_for(lambda: self._has_ended, pause_s)
         if self._failure is not None:
             raise self._failure.with_traceback(None)
+
+    @property
+    def is_shown(self) -> bool:
+        """True for a run that is being computed while a page shows it."""
+        return bool(self.state.model and self._num_pages) and not self._has_ended
 
     @property
     def abandoned_s(self) -> float:
@@ -146,7 +164,7 @@ class KeptRuns:
         """
         if not caller.client.page or not _KEY.fullmatch(key):
             return submit(caller)
-        run = KeptRun(press, submit, caller, self._must_yield)
+        run = KeptRun(press, submit, caller, self._must_yield, self._num_shown)
         with self._lock:
             if earlier := self._runs.pop(key, None):
                 earlier.drop()
@@ -167,6 +185,10 @@ class KeptRuns:
         with self._lock:
             longest = max(self._runs.values(), key=lambda one: one.abandoned_s, default=run)
         return longest is run and self._is_awaited()
+
+    def _num_shown(self) -> int:
+        with self._lock:
+            return sum(run.is_shown for run in self._runs.values())
 
     def _keep(self, key: str, run: KeptRun) -> None:
         run.keep()

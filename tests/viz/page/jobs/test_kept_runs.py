@@ -105,6 +105,31 @@ def test_run_without_page_yields_while_others_wait(clock: list[float]) -> None:
     wait_until(lambda: later.is_closed)
 
 
+@pytest.mark.parametrize(("others", "shown"), [(0, ["two", "three"]), (1, ["three"])])
+def test_pages_of_several_runs_share_the_rate_of_updates(
+    others: int, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_runs, "UPDATE_S", 60.0)
+    kept, work, other = KeptRuns(), Work(), Work()
+    if others:
+        _, of_other = kept.start(OTHER, None, other.submit, PAGE)
+        other.go.release()
+        assert next(of_other) == "one"
+    _, steps = kept.start(KEY, None, work.submit, PAGE)
+    work.go.release()
+    assert next(steps) == "one"
+    found: list[str] = []
+    page = threading.Thread(target=lambda: found.extend(steps))
+    page.start()
+    work.go.release()
+    run = kept.find(KEY)
+    assert run
+    wait_until(lambda: run._newest == "two" and (others == 1 or found == ["two"]))
+    work.finish()
+    page.join(10)
+    assert found == shown, "the end is shown at once"
+
+
 @pytest.mark.parametrize("state", [{"model": ""}, {"is_follower": True}])
 def test_run_without_place_yields_nothing(state: dict[str, Any], clock: list[float]) -> None:
     kept, work = KeptRuns(lambda: True), Work()
