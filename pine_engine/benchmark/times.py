@@ -19,10 +19,11 @@ from transformers import PreTrainedModel
 from pine_engine.attention.state import input_device
 from pine_engine.benchmark.shapes import Workload, load_engine
 from pine_engine.engine.engine import Engine
-from pine_engine.engine.events import TokenGenerated
+from pine_engine.engine.events import GenerationFinished, TokenGenerated
 from pine_engine.engine.generation import synchronize
 from pine_engine.engine.order_results import OrderResult
 from pine_engine.engine.orders import choose_orders, compare_orders
+from pine_engine.methods.table import compared_pair
 from pine_engine.prompts.layout import TokenLayout
 from pine_engine.scheduling.worker import compute_on
 
@@ -37,7 +38,12 @@ JOBS = {
     "shuffle": f"up to {NUM_ORDERS} orders, default methods and controls, traced",
 }
 
-MOMENTS = {"first_token": "first token", "first_order": "first complete order", "all_orders": "all orders"}
+MOMENTS = {
+    "first_token": "first token",
+    "first_answers": "first answers of both compared methods",
+    "first_order": "first complete order",
+    "all_orders": "all orders",
+}
 """Moments of a shuffle of the default methods, traced, with one event per token."""
 
 NUM_JOB_RUNS = len(JOBS) + len(SHUFFLED_ORDERS) + 1  # in one round of `measure_jobs`
@@ -174,11 +180,19 @@ def measure_jobs(engine: Engine, work: Workload, repeats: int, advance: Advance)
 
     def moments_of(count: int) -> list[float]:
         orders = choose_orders(layout, None, count=count)
-        seconds: dict[type, float] = {}
+        pair = [method.name for method in compared_pair(engine.select_methods(None))]
+        seconds: dict[str, float] = {}
         started = time.perf_counter()
         for event in compare_orders(engine, layout, orders=orders, **options):
-            seconds.setdefault(type(event), time.perf_counter() - started)
-        return [seconds[TokenGenerated], seconds[OrderResult], time.perf_counter() - started]
+            seconds["all_orders"] = time.perf_counter() - started
+            match event:
+                case TokenGenerated():
+                    seconds.setdefault("first_token", seconds["all_orders"])
+                case GenerationFinished(answer=answer, order=0) if answer.method in pair:
+                    seconds["first_answers"] = seconds["all_orders"]
+                case OrderResult():
+                    seconds.setdefault("first_order", seconds["all_orders"])
+        return [seconds[moment] for moment in MOMENTS]
 
     runs: dict[str, Callable[[], float | list[float]]] = {
         "stock": lambda: time_stock(engine.model, layout, work.new_tokens).end_to_end_s

@@ -31,8 +31,8 @@ def bench(
         methods: Names of methods.
         repeats: Rounds that are counted, after a warm-up round.
         trace: Also time each method with the document-level trace.
-        end_to_end: Time traced runs and shuffles as on the page, up to their first token, first order and
-            end, instead of prefill and decode.
+        end_to_end: Time traced runs and shuffles as on the page, up to their first token, first answers,
+            first order and end, instead of prefill and decode.
         model: Model to measure.
     """
     selected = method_names(methods)

@@ -55,8 +55,9 @@ class PromptRun:
         self.replies[request] = reply
         if reply.is_repeatable is not None:
             yield Repeated(request.method.name, reply.is_repeatable)
-        yield GenerationFinished(reply.answer(request.method.name))
         size = len(self.requests) // (1 if self.orders is None else len(self.orders))
+        order = self.requests.index(request) // size
+        yield GenerationFinished(reply.answer(request.method.name), order)
         while found := self.requests[self.num_finished * size :][:size]:
             if not all(one in self.replies for one in found):
                 return

@@ -23,7 +23,8 @@ class PrefillProgress:
     """Start of a layer in the prefill of one method; layers_done counts the layers before it.
 
     Within a long layer, further events have the share of the layer that is done. Methods with several forward
-    passes begin with the first layer again.
+    passes begin with the first layer again. In several document orders, events have the index of their order;
+    those of a batch of orders have that of the first.
     """
 
     method: str
@@ -31,6 +32,12 @@ class PrefillProgress:
     num_layers: int
     layer_share: float = 0.0  # at least 0, below 1
     pass_number: int = 1
+    order: int = 0
+
+    @property
+    def share(self) -> float:
+        """Share of the pass that is done, below 1."""
+        return (self.layers_done + self.layer_share) / self.num_layers
 
     @property
     def place(self) -> str:
@@ -46,6 +53,7 @@ class PrefillDone:
 
     method: str
     seconds: float
+    order: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,7 @@ class TokenGenerated:
     token_id: int
     text: str
     thinking: str = ""
+    order: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,9 @@ class Answer:
     seconds: float | None = field(default=None, repr=False)  # of the request; None without a server
     usage: tuple[int, int] = field(default=(0, 0), repr=False)  # tokens of prompt and answer, by the server
     refusal: str = field(default="", repr=False)  # reason of a server that refuses to answer, in its words
+    decode_s: float = field(
+        default=0.0, repr=False
+    )  # its share of the time of all its steps; 0 with a server
 
     __repr__ = short_repr
 
@@ -125,6 +137,7 @@ class GenerationFinished:
     """End of the answer of one method; other methods may continue."""
 
     answer: Answer
+    order: int = 0
 
 
 @dataclass(frozen=True)

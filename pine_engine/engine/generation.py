@@ -63,7 +63,9 @@ def pending_prefill(model: PreparedModel, num_tokens: int) -> PendingPrefill:
     return PendingPrefill(num_tokens, not has_hooks(model.model) and model.placement_problem is None)
 
 
-def prefill_progress(control: RunControl, method: str, num_layers: int) -> Callable[[float], None]:
+def prefill_progress(
+    control: RunControl, method: str, num_layers: int, order: int = 0
+) -> Callable[[float], None]:
     """Return a function of the layer that emits the progress of a prefill, or raises Cancelled."""
     num_passes = 0
 
@@ -71,7 +73,7 @@ def prefill_progress(control: RunControl, method: str, num_layers: int) -> Calla
         nonlocal num_passes
         control.check()
         num_passes += layer == 0
-        control.report(PrefillProgress(method, int(layer), num_layers, layer % 1, num_passes))
+        control.report(PrefillProgress(method, int(layer), num_layers, layer % 1, num_passes, order))
         compute_between_layers(1 - layer / num_layers)
 
     return begin_layer
@@ -137,7 +139,7 @@ class ActiveGeneration:
     rows: tuple[SequenceState, ...]  # of the prompt, then of prompts continued with the same answer
     logits: Tensor  # of the next token, (n, V); after prefill, n may be larger than the number of rows
     prefill_s: float
-    index: int = 0  # of the prompt
+    index: int = 0  # of the prompt, or of its document order
     choose: Choose = most_likely
     recorder: TraceRecorder | None = None
     kept_logits: list[Tensor] = field(default_factory=list)  # of suffix and steps, float32; may be empty
@@ -166,6 +168,7 @@ class ActiveGeneration:
             self.finish_reason,
             self.found.thinking,
             self.found.is_finished,
+            decode_s=self.seconds,
         )
 
     @property
@@ -217,19 +220,20 @@ def prefill_answers(
     *,
     return_logits: bool,
     control: RunControl,
+    orders: Sequence[int] = (0,),
 ) -> list[ActiveGeneration]:
     """Prefill orders of a prompt, under torch.inference_mode; `return_logits` keeps those of the suffix."""
     began = time.perf_counter()
     kept = layouts[0].suffix_length if return_logits else 1
     # Each has its own progress, which counts its passes.
-    progress = (prefill_progress(control, method.name, model.num_layers) for _ in options)
+    progress = (prefill_progress(control, method.name, model.num_layers, order) for order in orders)
     pairs = zip(options, progress, strict=True)
     options = [replace(each, logits_to_keep=kept, on_layer=on_layer) for each, on_layer in pairs]
     results = passes.prefill_orders(layouts, method, options)
     started = [
         (method, row, logits, each.recorder) for (row, logits), each in zip(results, options, strict=True)
     ]
-    return _begin_answers(started, began, return_logits=return_logits, control=control)
+    return _begin_answers(started, began, orders, return_logits=return_logits, control=control)
 
 
 def continue_answers(
@@ -254,13 +258,15 @@ def continue_answers(
         (method, row, of_row, recorders[method])
         for (method, row), of_row in zip(rows.items(), logits, strict=True)
     ]
-    answers = _begin_answers(started, began, return_logits=return_logits, control=control)
+    orders = [0] * len(started)
+    answers = _begin_answers(started, began, orders, return_logits=return_logits, control=control)
     return dict(zip(rows, answers, strict=True))
 
 
 def _begin_answers(
     prefilled: Sequence[tuple[Method, SequenceState, Tensor, TraceRecorder | None]],
     began: float,
+    orders: Sequence[int],
     *,
     return_logits: bool,
     control: RunControl,
@@ -269,9 +275,9 @@ def _begin_answers(
     synchronize(prefilled[0][2])
     seconds = (time.perf_counter() - began) / len(prefilled)
     answers = []
-    for method, row, logits, recorder in prefilled:
-        control.report(PrefillDone(method.name, seconds))
-        answer = ActiveGeneration(method.name, (row,), logits[-1:], seconds, recorder=recorder)
+    for (method, row, logits, recorder), order in zip(prefilled, orders, strict=True):
+        control.report(PrefillDone(method.name, seconds, order))
+        answer = ActiveGeneration(method.name, (row,), logits[-1:], seconds, order, recorder=recorder)
         answer.kept_logits += [logits.float().cpu()] * return_logits
         answers.append(answer)
     return answers
@@ -437,13 +443,13 @@ def take_token(
                 answer.recorder.record_alternatives(answer.logits[0].float().log_softmax(-1))
             if control.emit:
                 found = model.decode_answer(answer.ids, answer.suffix)
-                step = len(answer.ids) - 1
-                control.emit(TokenGenerated(answer.method, step, token, found.text, found.thinking))
+                step, texts = len(answer.ids) - 1, (found.text, found.thinking)
+                control.emit(TokenGenerated(answer.method, step, token, *texts, order=answer.index))
     if not answer.finish_reason and len(answer.ids) == max_tokens:
         answer.finish_reason = "length"
     if answer.finish_reason:
         answer.found = model.decode_answer(answer.ids, answer.suffix)
-        control.report(GenerationFinished(answer.answer))
+        control.report(GenerationFinished(answer.answer, answer.index))
 
 
 def _next_step(active: Sequence[ActiveGeneration], batch_size: int, control: RunControl) -> DecodeStep:

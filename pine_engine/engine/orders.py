@@ -8,17 +8,22 @@ import torch
 
 from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.engine.events import Answer, Event, RunResult
+from pine_engine.engine.generation import ActiveGeneration
 from pine_engine.engine.likelihood import score_answers
 from pine_engine.engine.order_results import OrderComparison, OrderResult
 from pine_engine.engine.prepared_model import BYTES_AT_ONCE, PreparedModel, check_engine
 from pine_engine.engine.run import PreparedRun, RunOptions, prefill_runs, prepare_run
 from pine_engine.errors import InputError
 from pine_engine.input_validation import as_int, as_ints, describe, sequence
+from pine_engine.methods.table import Method, compared_pair
 from pine_engine.prompts.layout import PLACES, TokenLayout
 from pine_engine.prompts.orders import sample_orders
 from pine_engine.prompts.prompt import Prompt
 from pine_engine.scheduling.scheduler import Coroutine, stream_shared
 from pine_engine.scheduling.worker import RunControl
+
+NUM_EARLY_ORDERS = 2
+"""Number of orders in which the compared pair of methods is answered before all others."""
 
 MAX_PREFILL_TOKENS = 1024
 """Maximum number of tokens in one batch of several orders' prefills, which limits its memory."""
@@ -53,9 +58,9 @@ def compare_orders(
     """Answer a prompt in each document order and yield events; Engine.shuffle returns the result at once.
 
     Yields the events of Engine.generate, and for each order an OrderResult instead of RunFinished. Each order
-    has its own prefill. After the first order, short prompts are prefilled in one batch, and answers decoded
-    in one of as many orders as fit in memory, so that their events are interleaved. Closing the generator
-    stops the model.
+    has its own prefill. Two methods (`compared_pair`) are answered first, in two orders; then all others in
+    as many orders as fit in memory. Short prompts are prefilled in one batch, and answers decoded in one, so
+    that events are interleaved. Closing the generator stops the model.
 
     Args:
         engine: Engine that answers.
@@ -80,41 +85,65 @@ def run_orders(
     @torch.inference_mode()
     def work(control: RunControl) -> Coroutine[None]:
         runs = [run.reorder(order) for order in orders]
-        batch = [(yield from runs[0].prefill(control))]
-        num_bytes = sum(answer.num_bytes(run.max_new_tokens) for answer in batch[0])
-        max_size = max(1, BYTES_AT_ONCE // num_bytes)
-        # The first order is decoded alone, so that a comparison is shown early.
-        sizes = [1, *(min(max_size, len(orders) - first) for first in range(1, len(orders), max_size))]
+        batches = _batches(run, len(orders))
         # A batch of one uses a different GEMM kernel, and without oneDNN every batch size may.
-        batch_size = max(2, max(sizes) * len(batch[0]))
+        batch_size = max(2, *(num_rows for *_, num_rows in batches))
         at_once = max(1, MAX_PREFILL_TOKENS // run.layout.num_tokens)
+        answers: dict[int, dict[Method, ActiveGeneration]] = {index: {} for index in range(len(runs))}
         reference: RunResult | None = None
-        finished = 0
 
         def report_finished() -> None:
-            nonlocal reference, finished
-            while batch and all(answer.finish_reason for answer in batch[0]):
-                answers_of_order = batch.pop(0)
-                result = runs[finished].result(answers_of_order)
+            nonlocal reference
+            while answers and len(found := answers[index := min(answers)]) == len(run.methods):
+                if not all(answer.finish_reason for answer in found.values()):
+                    return
+                del answers[index]
+                result = runs[index].result([found[method] for method in run.methods])
                 reference = reference or result
-                rows = {answer.method: answer.rows[0] for answer in answers_of_order}
+                rows = {answer.method: answer.rows[0] for answer in found.values()}
                 comparisons = compare(run.model, reference, result, rows)
-                control.report(OrderResult(orders[finished], comparisons, result))
-                finished += 1
+                control.report(OrderResult(orders[index], comparisons, result))
 
-        for size in sizes:
-            missing = runs[finished + len(batch) : finished + size]
-            for first in range(0, len(missing), at_once):
-                batch += yield from prefill_runs(missing[first : first + at_once], control)
-            answers = run.decode(
-                list(itertools.chain(*batch)), control, batch_size=batch_size, num_requests=size
-            )
-            for step in answers:
+        for indices, methods, _ in batches:
+            new = []
+            for first in range(0, len(indices), at_once):
+                part = {index: runs[index] for index in indices[first : first + at_once] if index in answers}
+                new += yield from prefill_runs(part, methods, answers, control)
+            for step in run.decode(new, control, batch_size=batch_size, num_requests=len(indices)):
                 report_finished()
                 yield step
             report_finished()
 
     return stream_shared(work)
+
+
+def _batches(run: PreparedRun, num_orders: int) -> list[tuple[range, Sequence[Method], int]]:
+    """Return the indices of the orders, the methods, and the number of new answers of each batch.
+
+    The first batch has the compared pair of methods in the first orders, so that both are shown early. A
+    later one has all missing answers of as many orders as fit in memory.
+    """
+    methods, indices = run.methods, range(num_orders)
+    num_bytes = run.model.answer_bytes(
+        run.layout, methods, run.max_new_tokens, return_logits=run.return_logits
+    )
+    at_once = max(1, int(BYTES_AT_ONCE // num_bytes))
+    early = indices[: min(NUM_EARLY_ORDERS, at_once)]
+    first_methods = _early_methods(methods) if num_orders > 1 else methods
+    num_early = len(early) * len(first_methods)
+    batches: list[tuple[range, Sequence[Method], int]] = [(early, first_methods, num_early)]
+    for first in range(0, num_orders, at_once):
+        part = indices[first : first + at_once]
+        batches.append((part, methods, len(part) * len(methods) - (0 if first else num_early)))
+    return [batch for batch in batches if batch[2]]
+
+
+def _early_methods(methods: Sequence[Method]) -> list[Method]:
+    """Return the compared pair, and the methods whose prefix the pair reuses in a run of all methods."""
+    pair = compared_pair(methods)
+    first_of = {method.prefix_encoding: method for method in reversed(methods)}
+    sources = [first_of[method.prefix_encoding] for method in pair]
+    return [method for method in methods if method in (*pair, *sources)]
 
 
 def compare(

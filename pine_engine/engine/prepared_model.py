@@ -286,11 +286,18 @@ class PreparedModel:
         """
         if not self.shares_steps:
             return math.inf
+        total = self.answer_bytes(layout, get_methods(methods), max_new_tokens, return_logits=return_logits)
+        return min(num_orders * total, max(total, BYTES_AT_ONCE) + total)
+
+    def answer_bytes(
+        self, layout: TokenLayout, methods: Iterable[Method], max_new_tokens: int, *, return_logits: bool
+    ) -> float:
+        """Return the memory of caches and kept logits of a prompt under each method, in bytes."""
         num_values = state_values(self.model.config) or self.vocab_size
         num_values *= 2 if self.placement_problem else 1  # that of the prompt is kept
         num_logits = (layout.suffix_length + max_new_tokens) * self.vocab_size if return_logits else 0
         total = 0.0
-        for method in get_methods(methods):
+        for method in methods:
             prompt = layout.repeat_question() if method.question == "in_every_document" else layout
             streams = [stream for stream, _ in split_streams(layout, method)] if method.merge else [prompt]
             num_tokens: float = sum(stream.num_tokens + max_new_tokens for stream in streams)
@@ -299,7 +306,7 @@ class PreparedModel:
                 num_tokens += (RANKED_STATES - 1) * int(layout.lengths.sum())
                 itemsize = max(itemsize, 4)
             total += num_tokens * num_values * itemsize + 4 * num_logits
-        return min(num_orders * total, max(total, BYTES_AT_ONCE) + total)
+        return total
 
     def describe_prompts(self, work: Work) -> str:
         """Return the number of prompts, and of their tokens, in words."""

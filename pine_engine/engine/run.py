@@ -210,26 +210,49 @@ class PreparedRun:
 
 
 @torch.inference_mode()
-def prefill_runs(runs: Sequence[PreparedRun], control: RunControl) -> Coroutine[list[list[ActiveGeneration]]]:
-    """Prefill a prompt in several orders, all of them in one batch under each method.
+def prefill_runs(
+    runs: Mapping[int, PreparedRun],
+    methods: Sequence[Method],
+    answers: Mapping[int, dict[Method, ActiveGeneration]],
+    control: RunControl,
+) -> Coroutine[list[ActiveGeneration]]:
+    """Prefill a prompt in several orders, in one batch under each method; return and add missing answers.
 
     Each order has a prefill of its own, which reuses only its own prefix.
+
+    Args:
+        runs: Run of each order, by the index of the order.
+        methods: Methods to prefill.
+        answers: Answers of each order, to which new ones are added.
+        control: Control that receives the events.
     """
-    run, options, layouts = runs[0], runs[0].options(), [each.layout for each in runs]
-    answers: list[list[ActiveGeneration]] = [[] for _ in runs]
-    for method in run.methods:
-        yield pending_prefill(run.model, sum(layout.num_tokens for layout in layouts))
-        of_orders = []
-        for before in answers:
-            cached = [row for answer in before for row in answer.rows[0].sequences]
-            of_orders.append(replace(options, recorder=run.recorder(), cached_sequences=cached))
+    new: list[ActiveGeneration] = []
+    for method in methods:
+        missing = {order: run for order, run in runs.items() if method not in answers[order]}
+        if not missing:
+            continue
+        run = next(iter(missing.values()))
+        yield pending_prefill(run.model, len(missing) * run.layout.num_tokens)
+        before = run.methods[: run.methods.index(method)]
+        options = []
+        for order in missing:
+            known = [answers[order][other] for other in before if other in answers[order]]
+            cached = [row for answer in known for row in answer.rows[0].sequences]
+            options.append(replace(run.options(), recorder=run.recorder(), cached_sequences=cached))
         found = prefill_answers(
-            run.model, layouts, method, of_orders, return_logits=run.return_logits, control=control
+            run.model,
+            [each.layout for each in missing.values()],
+            method,
+            options,
+            return_logits=run.return_logits,
+            control=control,
+            orders=list(missing),
         )
-        for before, answer in zip(answers, found, strict=True):
-            before.append(answer)
+        for order, answer in zip(missing, found, strict=True):
+            answers[order][method] = answer
             take_token(answer, run.model, run.max_new_tokens, run.stop_at_eos, control)
-    return answers
+        new += found
+    return new
 
 
 def prepare_run(

@@ -1,7 +1,7 @@
 """Table of inference methods: all that the engine does differently for two methods follows from it."""
 
 import tomllib
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -294,6 +294,19 @@ def default_methods(requirement: Requirement) -> tuple[Method, ...]:
     found = [method for method in fitting if method.is_default]
     if not any(method.is_order_invariant for method in found):
         found.append(next(method for method in fitting if method.is_order_invariant))
+    return tuple(found)
+
+
+def compared_pair(methods: Sequence[Method]) -> tuple[Method, ...]:
+    """Return the first method that depends on the order, and the last that does not, as far as there are any.
+
+    They are default methods, if there are any of their kind.
+    """
+    found: list[Method] = []
+    for is_invariant, place in ((False, 0), (True, -1)):
+        of_kind = [method for method in methods if method.is_order_invariant is is_invariant]
+        usual = [method for method in of_kind if method.is_default] or of_kind
+        found += usual[place:][:1]
     return tuple(found)
 
 

@@ -18,8 +18,6 @@ from pine_engine import METHODS, Engine, InputError, TokenLayout
 from pine_engine.engine import orders, passes
 from pine_engine.engine.run import PreparedRun, prepare_run
 from pine_engine.reprs import plot
-from pine_engine.scheduling.scheduler import compute_alone
-from pine_engine.scheduling.worker import NO_CONTROL
 from tests.support.errors import has_field
 from tests.support.families import TinyLlama
 from tests.support.forward import watch_caches
@@ -116,14 +114,21 @@ def logprob_of(engine: Engine, layout: TokenLayout, method: str, ids: tuple[int,
 
 
 @pytest.mark.parametrize("methods", [["vanilla", "pcw", "pine"], ["pine"]], ids=["three", "one"])
-@pytest.mark.parametrize(("orders_at_once", "largest"), [(1, 1), (3, 3), (5, 5)])
+@pytest.mark.parametrize(
+    ("orders_at_once", "of_three", "of_one"), [(1, 3, 2), (3, 9, 3), (5, 15 - 4, 3), (6, 18 - 4, 6 - 2)]
+)
 def test_results_are_identical_for_any_batch_size(
-    engine: Engine, methods: list[str], orders_at_once: int, largest: int, monkeypatch: pytest.MonkeyPatch
+    engine: Engine,
+    methods: list[str],
+    orders_at_once: int,
+    of_three: int,
+    of_one: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     together = engine.shuffle(LAYOUT, methods=methods, **FIXED, return_logits=True)
     run = prepare_run(engine, LAYOUT, return_logits=True, methods=methods, max_new_tokens=5)
-    num_bytes = sum(answer.num_bytes(5) for answer in compute_alone(run.prefill(NO_CONTROL)))
-    monkeypatch.setattr(orders, "BYTES_AT_ONCE", num_bytes * orders_at_once)
+    num_bytes = engine.answer_bytes(LAYOUT, run.methods, 5, return_logits=True)
+    monkeypatch.setattr(orders, "BYTES_AT_ONCE", num_bytes * orders_at_once + 1)
     widths: list[int] = []
     extend = passes.extend
 
@@ -137,16 +142,16 @@ def test_results_are_identical_for_any_batch_size(
         for method in methods:
             assert torch.equal(row.result.logits[method], expected.result.logits[method]), method
     steps = [width for width in widths if width > 1]  # others score the reference
-    assert set(steps) == {max(2, largest * len(methods))}
+    assert set(steps) == {of_one if len(methods) == 1 else of_three}
 
 
-def test_compare_orders_yields_events_and_first_order_early(engine: Engine) -> None:
+def test_compare_orders_yields_events_and_first_orders_early(engine: Engine) -> None:
     options: dict[str, Any] = {"methods": ["nia", "pine"], "trace": True, **FIXED}
     events = list(pine.compare_orders(engine, LAYOUT, **options))
     kinds = [type(event) for event in events if isinstance(event, pine.OrderResult | pine.PrefillDone)]
     done, compared = pine.PrefillDone, pine.OrderResult
-    assert kinds == [done] * 2 + [compared] + [done] * 10 + [compared] * 5
-    # Under each method, the first order has a batch of its own, and the others have one together.
+    assert kinds == [done] * 4 + [compared] * 2 + [done] * 8 + [compared] * 4
+    # Under each method, the first two orders have a batch, and the others have one together.
     assert len([event for event in events if isinstance(event, pine.PrefillProgress)]) == 2 * 4
     assert len([event for event in events if isinstance(event, pine.GenerationFinished)]) == 12
     results = [event for event in events if isinstance(event, pine.OrderResult)]
@@ -170,8 +175,35 @@ def test_passes_are_counted_for_each_order(engine: Engine) -> None:
 def test_first_token_is_reported_before_next_prefill(engine: Engine) -> None:
     events = list(pine.compare_orders(engine, LAYOUT, methods=["vanilla", "nia", "pine"], **FIXED))
     kinds = (pine.PrefillDone, pine.TokenGenerated)
-    first = [(type(event), event.method) for event in events if isinstance(event, kinds)][:6]
-    assert first == [(kind, method) for method in ("vanilla", "nia", "pine") for kind in kinds]
+    first = [(event.method, type(event), event.order) for event in events if isinstance(event, kinds)][:8]
+    assert first == list(itertools.product(("vanilla", "pine"), kinds, (0, 1)))
+
+
+def test_compared_pair_is_answered_first_in_two_orders(engine: Engine) -> None:
+    events = list(pine.compare_orders(engine, LAYOUT, **FIXED))
+    answers = [event for event in events if isinstance(event, pine.GenerationFinished)]
+    finished = [(event.answer.method, event.order) for event in answers]
+    pairs = list(itertools.product([method.name for method in pine.get_methods()], range(6)))
+    assert sorted(finished[:4]) == sorted(itertools.product(("vanilla", "pine"), (0, 1)))
+    assert sorted(finished) == sorted(pairs)
+    results = [event.result for event in events if isinstance(event, pine.OrderResult)]
+    assert all(results[event.order].answers[event.answer.method] == event.answer for event in answers)
+
+
+def test_answers_of_a_batch_share_the_time_of_its_steps(engine: Engine) -> None:
+    answers = engine.run(LAYOUT, methods=["vanilla", "pine"], **FIXED).answers
+    steps_s = 4 * answers["pine"].decode_s_per_token  # the prefill gives the first token
+    assert sum(one.decode_s for one in answers.values()) == pytest.approx(steps_s)
+    assert answers["vanilla"].decode_s == pytest.approx(answers["pine"].decode_s)
+
+
+@pytest.mark.parametrize("methods", [["vanilla", "pcw", "pine"], ["sp", "no_positions", "vanilla", "pine"]])
+def test_answers_that_come_first_have_the_bits_of_a_run(engine: Engine, methods: list[str]) -> None:
+    options: dict[str, Any] = {"methods": methods, **FIXED, "return_logits": True}
+    for found in engine.shuffle(LAYOUT, **options).results:
+        alone = engine.run(found.result.layout, **options)
+        for method in methods:
+            assert torch.equal(found.result.logits[method], alone.logits[method]), method
 
 
 def test_finished_orders_free_their_caches(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

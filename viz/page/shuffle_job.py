@@ -108,7 +108,7 @@ def shuffle(
     engine, _ = engine.bind_template_kwargs(form.parsed_kwargs)
     orders = tuple(tuple(form.order[slot] for slot in order) for order in slots)
     meter, num_done, refused = Meter(layout.num_tokens), 0, dict[tuple[int, str], str]()
-    view = Shown(form, tuple(map(AnswerCard, form.methods)), orders, sentence=f"Order 1 of {len(orders)}")
+    view = Shown(form, tuple(map(AnswerCard, form.methods)), orders, sentence=_count(len(orders)))
     yield view
     began = drawn = time.monotonic()
     results = engine.compare_orders(
@@ -124,8 +124,6 @@ def shuffle(
                 row, found = bare(item, orders[num_done]), item.result.answers
                 num_done += 1
                 refused |= {(num_done, name): one.refusal for name, one in found.items() if one.refusal}
-                if num_done == 1:
-                    view = replace(view, cards=tuple(map(AnswerCard.finished, found.values())))
                 if len(item.comparisons) == len(form.methods):
                     meter.finish(item.result)
                     if view.run is None:
@@ -137,16 +135,18 @@ def shuffle(
                         )
                         run = replace(view.run, orders={**view.run.orders, row.order: answers})
                     view = replace(view, run=run)
-                view = replace(view, done=meter.work)
+                early = {order: answers for order, answers in view.early.items() if order != row.order}
+                view = replace(view, done=meter.work, early=early)
                 yield replace(view, sentence=f"Order {num_done} done")
                 continue
             meter.see(item)
-            if num_done == 0 and not isinstance(item, pine.GenerationFinished):
-                view = replace(view, cards=advance(view.cards, item))
+            view = replace(view, cards=advance(view.cards, item))
+            if isinstance(item, pine.GenerationFinished) and not item.answer.refusal:
+                view = view.with_early(orders[item.order], item.answer)
             if time.monotonic() - drawn >= REDRAW_S or isinstance(item, pine.RequestsPlanned):
                 drawn = time.monotonic()
-                num_read = meter.work.prompts // len(form.methods)
-                sentence = _progress(item, num_done, num_read, len(orders))
+                num_read, num_prompts = meter.work.prompts, len(orders) * len(form.methods)
+                sentence = _progress(item, num_read, num_prompts, len(orders) - num_done)
                 yield replace(view, sentence=sentence, done=meter.work)
     num_answered = len(view.run.orders) if view.run else 0
     counted = f"{num_answered} of {len(orders)}" if refused else str(len(orders))
@@ -193,15 +193,22 @@ def bare(result: "pine.OrderResult", order: Order) -> "pine.OrderResult":
     return replace(result, order=order, result=replace(result.result, traces={}, logits={}))
 
 
-def _progress(event: Event, num_done: int, num_read: int, count: int) -> str:
-    """Describe the progress, from the numbers of orders with answers and with prefills."""
-    if isinstance(event, pine.RequestsPlanned | pine.RequestProgress):
-        return progress_sentence(event)
-    if isinstance(event, pine.PrefillProgress | pine.PrefillDone):
-        return f"Order {min(num_read + 1, count)} of {count}: {progress_sentence(event)}"
-    is_single = num_read <= num_done + 1
-    which = f"Order {num_done + 1}" if is_single else f"Orders {num_done + 1}–{num_read}"
-    return f"{which} of {count}: {progress_sentence(event)}"
+def _progress(event: Event, num_read: int, num_prompts: int, num_left: int) -> str:
+    """Describe the progress, from the numbers of prefills and of orders without all answers."""
+    match event:
+        case pine.RequestsPlanned() | pine.RequestProgress():
+            return progress_sentence(event)
+        case pine.PrefillProgress(share=share):
+            num_done = num_read + share
+        case pine.PrefillDone():
+            num_done = num_read
+        case _:
+            return f"{_count(num_left)}: generating answers"
+    return f"{_count(num_left)}: reading documents, {num_done / num_prompts:.0%}"
+
+
+def _count(num_orders: int) -> str:
+    return f"{num_orders} order{'s' * (num_orders != 1)}"
 
 
 def caption_of(engine: "Backend", form: Form) -> str:

@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,9 @@ from tests.support.runs import THREE, form_of, swapped
 from tests.support.viz_reading import read_html
 from tests.support.widgets import built
 from viz.cards.answers import AnswerCard
+from viz.page import shuffle_job
 from viz.page.answers.order_answers import Order, OrderAnswers
+from viz.page.answers.order_table import order_table_json
 from viz.page.answers.recordings import recorded_of
 from viz.page.answers.run import Run
 from viz.page.answers.shown import Shown
@@ -105,6 +108,35 @@ def test_orders_grow_by_one(views: list[Shown], run: Run) -> None:
     assert all(row.comparisons["pine"].bitwise_identical for row in run.comparisons)
     assert not all(row.comparisons["vanilla"].bitwise_identical for row in run.comparisons)
     assert not any(row.result.traces or row.result.logits for row in run.comparisons)
+
+
+def test_compared_pair_is_shown_in_two_orders_first(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shuffle_job, "REDRAW_S", 0.0)
+    form = form_of(B_A_C, methods=("vanilla", "nia", "pine"))
+    views = list(views_of(prepare_shuffle, engine, form, count=6, seed=0, controls=False))
+    pair, orders = {"vanilla", "pine"}, views[0].planned
+    first = next(view for view in views if sum(len(one.texts) for one in view.early.values()) == 4)
+    assert {order: set(one.texts) for order, one in first.early.items()} == dict.fromkeys(orders[:2], pair)
+    assert first.run is None and not first.finished_orders((form, None), form.methods)
+    table = json.loads(order_table_json(first))
+    done = {
+        one["name"]: [bool(cell and cell["is_done"]) for cell in one["answers"]] for one in table["methods"]
+    }
+    assert done == {**dict.fromkeys(pair, [True] * 2 + [False] * 4), "nia": [False] * 6}
+    assert "Vanilla gave " in table["finding"] and "PINE gave 1 answer" in table["finding"]
+    last = views[-1]
+    assert not last.early and first.early[orders[1]].texts["pine"] == last.orders[orders[1]].texts["pine"]
+
+
+def test_status_of_several_orders_has_the_share_that_is_read(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shuffle_job, "REDRAW_S", 0.0)
+    views = list(views_of(prepare_shuffle, engine, form_of(B_A_C), count=6, seed=0, controls=True))
+    sentences = [view.sentence for view in views]
+    shares = [int(found[1]) for one in sentences if (found := re.search("reading documents, ([0-9]+)%", one))]
+    assert shares == sorted(shares) and shares[0] == 0 and shares[-1] == 100
+    assert "6 orders: generating answers" in sentences
 
 
 def test_without_traces_or_controls_a_run_has_answers_and_a_certificate(engine: Engine) -> None:
@@ -309,7 +341,7 @@ def test_answers_are_not_scored_by_those_of_an_example_for_another_question(even
     assert "accepted" not in last_values(during), "results of the example keep their marks until then"
     table = json.loads(last_values(during)["order-table"])
     answers = [answer["is_correct"] for method in table["methods"] for answer in method["answers"]]
-    assert answers == [None] * 6 and table["legend"] and last_values([last])["accepted"] == ""
+    assert answers == [None] * 6 and last_values([last])["accepted"] == ""
 
 
 def test_shuffle_without_a_finished_order_hands_on_no_run(events: dict[str, Any]) -> None:

@@ -1,6 +1,5 @@
 """Run a form: the answer cards before, during and after the run, with parsed answers and scores."""
 
-import math
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing
@@ -60,31 +59,28 @@ class Meter:
                 self.work += Work(1, answer.num_prompt_tokens, answer.num_tokens)
 
     def finish(self, result: RunResult) -> None:
-        """Add the results of one order; methods share their decoding steps."""
-        answers = result.answers.values()
-        steps = max(answer.num_tokens for answer in answers)
-        decode_s = steps * max(answer.decode_s_per_token for answer in answers)
-        self.work += Work(orders=1, decode_s=0 if math.isnan(decode_s) else decode_s)
+        """Add the results of one order."""
+        self.work += Work(orders=1, decode_s=sum(answer.decode_s for answer in result.answers.values()))
 
 
 def advance(cards: tuple[AnswerCard, ...], event: Event) -> tuple[AnswerCard, ...]:
-    """Return the cards after one more event of one method."""
+    """Return the cards, of the first order, after one more event of one method."""
     changes: dict[str, Any]
     match event:
-        case pine.PrefillProgress(method=method):
+        case pine.PrefillProgress(method=method, order=0):
             changes = {"state": "reading", "prefill": event}
-        case pine.PrefillDone(method=method, seconds=seconds):
+        case pine.PrefillDone(method=method, seconds=seconds, order=0):
             # Until the first token is known.
             changes = {"state": "waiting", "prefill_s": seconds}
-        case pine.TokenGenerated(method=method, step=step, text=text, thinking=thinking):
+        case pine.TokenGenerated(method=method, step=step, text=text, thinking=thinking, order=0):
             changes = {"state": "writing", "num_tokens": step + 1, "text": text, "thinking": thinking}
-        case pine.GenerationFinished(answer=answer):
+        case pine.GenerationFinished(answer=answer, order=0):
             return tuple(
                 AnswerCard.finished(answer) if card.method == answer.method else card for card in cards
             )
         case pine.RequestsPlanned():
             return tuple(replace(card, state="writing") for card in cards)
-        case pine.RunFinished() | pine.RequestProgress() | pine.Repeated():
+        case _:
             return cards
     return tuple(replace(card, **changes) if card.method == method else card for card in cards)
 
@@ -149,10 +145,11 @@ DRAWINGS = {"molecule": draw_molecule}  # drawing of a parsed answer, by Task.dr
 def progress_sentence(event: Event) -> str:
     """Describe the progress of the engine in one line."""
     match event:
-        case pine.PrefillProgress(method=method, place=place):
-            return f"{METHODS[method].label}: prefill, {place}"
+        case pine.PrefillProgress(method=method, share=share, pass_number=number):
+            which = f"pass {number}, " if number > 1 else ""
+            return f"{METHODS[method].label}: reading documents, {which}{share:.0%}"
         case pine.PrefillDone(method=method):
-            return f"{METHODS[method].label}: prefill done"
+            return f"{METHODS[method].label}: reading documents, 100%"
         case pine.RequestsPlanned(sentence=sentence):
             return f"Sending {sentence}"
         case pine.RequestProgress(place=place):

@@ -12,7 +12,7 @@ from typing import Any
 import gradio as gr
 import numpy as np
 
-from pine_engine.methods.table import METHODS
+from pine_engine.methods.table import METHODS, compared_pair
 from pine_engine.prompts.attribution import Attribution, attribute_words
 from pine_engine.prompts.orders import ALL_ORDERS_UP_TO
 from pine_engine.prompts.ranking import first_name
@@ -64,8 +64,9 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
     is_correct, orders = is_correct_by(shown.form.row, accepted), shown.all_orders
     has_internals = shown.run is None or shown.run.has_internals
     methods = [_method(card, shown, is_correct) for card in shown.cards]
-    compared = compared_methods(methods)
-    others = [method for method in methods if method not in compared]
+    names = [row.name for row in compared_pair([card.row for card in shown.cards])]
+    compared = [method for name in names for method in methods if method["name"] == name]
+    others = [method for method in methods if method["name"] not in names]
     return json.dumps(
         {
             "methods": [
@@ -124,7 +125,7 @@ def _comparison(orders: Mapping[Order, OrderAnswers]) -> str:
 
 
 def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | None) -> dict[str, Any]:
-    orders = shown.orders
+    orders = shown.shown_orders
     has_others = any(not answers.is_own for answers in orders.values())
     is_busy = any(one.is_busy for one in shown.cards)
     cells: list[dict[str, Any] | None] = []
@@ -227,19 +228,6 @@ def _ends(positions: DocumentPositions) -> tuple[int, int]:
     first = min(int(one[one != MASKED].min(initial=2**31 - 1)) for one in starts)
     ends = [int((one + positions.lengths).max()) for one in starts]
     return first, max([*ends, *positions.queries.values()])
-
-
-def compared_methods(methods: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the first method that depends on the order, and the last that does not, as far as there are any.
-
-    They are default methods, if there are any of their kind.
-    """
-    found = []
-    for is_invariant, place in ((False, 0), (True, -1)):
-        of_kind = [method for method in methods if method["is_order_invariant"] is is_invariant]
-        usual = [method for method in of_kind if METHODS[method["name"]].is_default] or of_kind
-        found += usual[place:][:1]
-    return found
 
 
 def _changed(form: Form) -> dict[str, Any] | None:

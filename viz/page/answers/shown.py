@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from pine_engine.engine.events import Answer
 from pine_engine.scheduling.work import Work
 from viz.cards.answers import AnswerCard, Source
 from viz.drawing.identity import document_letter
@@ -29,6 +30,7 @@ class Shown:
         planned: Document orders of the job.
         run: Run so far; None before its first order is finished.
         earlier: Answers of earlier runs with the same inputs, or recorded ones.
+        early: Finished answers in orders that are not finished. They are shown, but not shared.
         model: Selected model.
         sentence: Progress in one line.
         done: Work so far.
@@ -39,6 +41,7 @@ class Shown:
     planned: tuple[Order, ...] = ()
     run: Run | None = None
     earlier: Mapping[Order, OrderAnswers] = field(default_factory=dict)
+    early: Mapping[Order, OrderAnswers] = field(default_factory=dict)
     model: Choice | None = None
     sentence: str = field(default="", compare=False)
     done: Work = field(default=Work(), compare=False)
@@ -99,6 +102,19 @@ class Shown:
             orders[order] = _replace_answers(orders.get(order), answers)
         return orders
 
+    @property
+    def shown_orders(self) -> dict[Order, OrderAnswers]:
+        """Answers by document order, with those in orders that are not finished."""
+        orders = self.orders
+        return orders | {order: answers for order, answers in self.early.items() if order not in orders}
+
+    def with_early(self, order: Order, answer: Answer) -> "Shown":
+        """Return the view with a finished answer in an order that is not finished."""
+        known = self.early.get(order, OrderAnswers({}))
+        cut_off = known.cut_off | ({answer.method} if answer.finish_reason == "length" else set())
+        answers = replace(known, texts={**known.texts, answer.method: answer.text}, cut_off=cut_off)
+        return replace(self, early={**self.early, order: answers})
+
     def with_texts_without(self, order: Order, texts: Mapping[str, tuple[str | None, ...]]) -> "Shown":
         """Return the view with answers without each document added to one order; None keeps a known one."""
         kept = self.run.orders if self.run and order in self.run.orders else self.earlier
@@ -115,7 +131,7 @@ class Shown:
     @property
     def all_orders(self) -> tuple[Order, ...]:
         """Document orders with answers, then those without."""
-        return tuple(dict.fromkeys((*self.orders, *self.planned)))
+        return tuple(dict.fromkeys((*self.shown_orders, *self.planned)))
 
 
 def _replace_answers(before: OrderAnswers | None, answers: OrderAnswers) -> OrderAnswers:

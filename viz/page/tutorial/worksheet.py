@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from pine_engine.methods.table import METHODS
+from pine_engine.methods.table import METHODS, compared_pair, get_methods
 from pine_engine.prompts.tasks import document_letter
 from viz.cards import tutorial as cards
 from viz.drawing.identity import order_name
 from viz.drawing.markup import render
 from viz.page.answers.answering import is_correct_by
-from viz.page.answers.order_table import compared_methods
 from viz.page.answers.record import MethodAnswers, RunRecord
 from viz.page.answers.recordings import recorded_answers
 from viz.page.form.examples import FormExample, load_examples
@@ -58,8 +57,7 @@ def _experiment(*, example: str, slots: Sequence[int], switches: bool, **texts: 
 def _compared(record: RunRecord) -> list[MethodAnswers]:
     """Return the answers of the methods that the page compares."""
     answers = {one.method: one for one in record.answers}
-    methods = [{"name": name, "is_order_invariant": METHODS[name].is_order_invariant} for name in answers]
-    return [answers[method["name"]] for method in compared_methods(methods)]
+    return [answers[method.name] for method in compared_pair(get_methods(answers))]
 
 
 def _in_all_orders(answers: MethodAnswers, example: FormExample) -> str:

@@ -97,13 +97,13 @@ def test_invented_sessions_are_cheap_and_evict_no_page(app: ServedApp) -> None:
                 status = ""
                 async with contextlib.aclosing(sent_request) as shown:
                     async for status, _ in shown:
-                        if "Order 1 done" in status:
+                        if "generating answers" in status:
                             break
                 return grown, status
 
     grown, status = asyncio.run(attacked())
     assert grown < 60
-    assert "Order 1 done" in status
+    assert "generating answers" in status
     wait_until_idle(app)
 
 

@@ -51,7 +51,7 @@ async def leave_a_call(app: ServedApp, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("leave", "words"),
-    first_daily([(leave_a_run, "prefill, layer"), (leave_a_run, "Generating"), (leave_a_call, "")]),
+    first_daily([(leave_a_run, "reading documents"), (leave_a_run, "Generating"), (leave_a_call, "")]),
 )
 def test_run_of_disconnected_client_ends(
     leave: Callable[[ServedApp, str], Coroutine[Any, Any, None]], words: str, app: ServedApp
@@ -67,7 +67,7 @@ def test_run_of_disconnected_client_ends(
     [
         ("run", "stop", "Starting"),
         ("run", "stop", "Generating"),
-        ("shuffle", "stop-shuffle", "Order 1 done"),
+        ("shuffle", "stop-shuffle", "generating answers"),
     ],
 )
 def test_stop_ends_run_at_every_stage(button: str, stop: str, words: str, app: ServedApp) -> None:
