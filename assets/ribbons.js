@@ -8,7 +8,8 @@ const WIDEST = 22; // pixels at the word, for all of the attention
 const DEPTH = 14; // pixels by which a ribbon goes around the text of a word beside its bar
 const LINE_GAP = 8; // pixels below a word, at least, if another line follows
 const MAX_BEFORE = 48; // characters of an answer before its first source: the end of two lines is cut off
-const SHARE = 0.5; // width of a ribbon to a lost word
+const FULL_FALL = 6; // nats of log-probability that are lost with the document of the widest ribbon
+const SHARE = 0.5; // width of a ribbon to a lost word if this fall is unknown
 
 /* Return the outline of a ribbon from a bar to a word of a text: down to it, or around below the text, or above it if
    another line is below the word. */
@@ -112,10 +113,22 @@ const NOTES = {
 
 const joined = new WeakMap(); // ribbons by lane of the table
 
+/* Return the width of a ribbon, 0 to 1: how much less likely the answer is without its document. */
+export const shareOf = ({ falls }, document) =>
+  falls ? Math.min(1, Math.max(0.1, falls[document] / FULL_FALL)) : SHARE;
+
+/* Return how many times as likely the answer is with a document, if it is more likely. */
+export const likelihood = ({ falls }, document) => {
+  const times = falls ? Math.exp(falls[document]) : 0;
+  if (times < 1.1) return "";
+  const said = times < 10 ? times.toFixed(1) : times < 1000 ? Math.round(times) : "more than 1000";
+  return ` (With the document, the answer is ${said} times as likely.)`;
+};
+
 /* Return a word with the badge of the document that it needs; the badge comes first: the end may be cut off. */
 const sourceWord = ({ text, document }, { answer, label, documents }) => {
   const { letter, color, ink } = documents[document];
-  const says = `${label} without document ${letter}: ${answer.without[document]}`;
+  const says = `${label} without document ${letter}: ${answer.without[document]}${likelihood(answer, document)}`;
   const badge = h("small", { textContent: letter, style: { background: color, color: ink } });
   const described = { role: "note", tabIndex: 0, "aria-label": translated(`${text}, from document ${letter}. ${says}`) };
   const word = h("span", { className: "page-source", style: { borderColor: color }, ...described }, badge, text);
@@ -131,7 +144,7 @@ export const joinAnswer = ({ lane, text, answer, label, documents, isJoined }) =
     if (part.document === undefined) return part.text;
     const word = sourceWord(part, { answer, label, documents });
     const bar = lane.querySelector(`[data-document="${part.document}"]`);
-    ends.push({ bar, word, within: text, share: SHARE, color: documents[part.document].color });
+    ends.push({ bar, word, within: text, share: shareOf(answer, part.document), color: documents[part.document].color });
     return word;
   });
   const note = NOTES[answer?.finding];

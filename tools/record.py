@@ -27,10 +27,11 @@ from viz.page.form.form import Form
 from viz.page.form.options import DEFAULT_METHODS
 from viz.page.form.orders import DEFAULT_ORDERS
 from viz.page.internals.attention_job import attention_request, prepare_attention
+from viz.page.internals.left_out_job import prepare_left_out
 from viz.page.selection import first_selection
 from viz.page.shuffle_job import prepare_shuffle
 from viz.page.why import WHY_FILE, can_explain, why_record
-from viz.page.without_job import can_leave_out, without_document
+from viz.page.without_job import can_leave_out, falls_by_method, without_document
 
 EXAMPLE = load_examples()[0].name
 MAX_NEW_TOKENS = 24
@@ -119,7 +120,7 @@ def run_example(engine: Engine, example: FormExample) -> Run:
 
 
 def with_texts_without(engine: Engine, run: Run) -> Run:
-    """Return the run with the answers without each document, in all orders, if there are any.
+    """Return the run with the answers without each document, and the falls of its answers, in all orders.
 
     Two orders that differ in the place of a document alone have one answer without it.
     """
@@ -136,8 +137,16 @@ def with_texts_without(engine: Engine, run: Run) -> Run:
                 *_, last = prepare_answers(engine, reduced, trace=False).views(engine)
                 found[reduced] = {card.method: card.text for card in last.cards}
         texts = {method: tuple(found[one][method] for one in forms) for method in answers.texts}
-        orders[order] = replace(answers, texts_without=texts)
+        orders[order] = replace(answers, texts_without=texts, falls=_falls(engine, form))
     return replace(run, orders=orders)
+
+
+def _falls(engine: Engine, form: Form) -> dict[str, tuple[float, ...]]:
+    """Return the fall of each answer's log-probability without each document, in nats."""
+    *_, last = prepare_answers(engine, form, trace=False).views(engine)
+    assert last.run is not None
+    *_, scored = prepare_left_out(engine, last.run.result, engine.model_name).views(engine)
+    return falls_by_method(scored, form.order)
 
 
 def main() -> None:

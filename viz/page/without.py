@@ -1,6 +1,7 @@
 """Answers without each document: after a run, and by the eye of a document (assets/documents.js)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -90,6 +91,8 @@ def begin_without(
     if not letters or (letter < 0 and (has_price or not can_leave_out(form))):
         return None
     arguments = {"form": form, "letters": tuple(letters), "settings": settings}
+    if shown.run and shown.run.order == form.order and len(letters) > 1:
+        arguments["result"] = replace(shown.run.result, traces={})
     return ButtonJob(
         job=Job("leave-one-out", form.methods, prepare_without, arguments),
         show=partial(show_without, page, shown, form, accepted),
@@ -102,6 +105,6 @@ def show_without(
     page: Workspace, shown: Shown, form: Form, accepted: str | None, view: WithoutView
 ) -> Updates:
     """Return the updates of a view: the answers on the page, with those without a document."""
-    shown = shown.with_texts_without(form.order, view.texts)
+    shown = shown.with_texts_without(form.order, view.texts, view.falls)
     updates = show(page, shown, accepted)
     return updates | {page.finished: shown.run} if view.is_complete and shown.run else updates

@@ -3,18 +3,22 @@
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from pine_engine.engine.events import RunResult
 from pine_engine.errors import InputError
 from pine_engine.scheduling.job import PreparedJob
 from pine_engine.scheduling.work import Work
 from viz.drawing.identity import document_letter
 from viz.page.answers.answering import prepare_answers
+from viz.page.answers.order_answers import Order
 from viz.page.answers.shown import Shown
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.form.form import Form
+from viz.page.internals.left_out_job import LeftOutView, prepare_left_out
 
-if TYPE_CHECKING:  # imports torch
+if TYPE_CHECKING:  # these import torch
+    import pine_engine as pine
     from pine_engine.backend import Backend
 
 Texts = Mapping[str, tuple[str | None, ...]]
@@ -28,18 +32,20 @@ class WithoutView:
     Attributes:
         sentence: Progress in one line.
         texts: Finished answers.
-        num_left: Number of documents whose answers are not finished.
+        falls: Fall of the log-probability of each answer on the page without each document, in nats.
+        num_left: Number of documents whose answers are not finished, and of answers without falls.
         done: Work so far.
     """
 
     sentence: str = field(compare=False)
     texts: Texts
     num_left: int
+    falls: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     done: Work = field(default=Work(), compare=False)
 
     @property
     def is_complete(self) -> bool:
-        """True if all answers are finished."""
+        """True if everything is finished."""
         return self.num_left == 0
 
 
@@ -57,9 +63,15 @@ def without_document(form: Form, letter: int) -> Form:
 
 
 def prepare_without(
-    engine: "Backend", form: Form, letters: Sequence[int], settings: HostSettings = DEFAULTS
+    engine: "Backend",
+    form: Form,
+    letters: Sequence[int],
+    settings: HostSettings = DEFAULTS,
+    result: RunResult | None = None,
 ) -> PreparedJob[WithoutView]:
     """Plan the answers of a form without each of these documents.
+
+    result: answers to the form, whose log-probabilities without each document are computed, too.
 
     Raises InputError for a form with one document or with answers by letter.
     """
@@ -69,14 +81,23 @@ def prepare_without(
         letter: prepare_answers(engine, without_document(form, letter), settings, trace=False)
         for letter in letters
     }
-    work = sum((job.work for job in jobs.values()), Work())
-    return PreparedJob(work, partial(answer_without, form=form, jobs=jobs))
+    has_falls = result and result.answered and not engine.misfit("logprobs")
+    scores = prepare_left_out(cast("pine.Engine", engine), result, engine.model_name) if has_falls else None
+    work = sum((job.work for job in (*jobs.values(), scores) if job), Work())
+    return PreparedJob(work, partial(answer_without, form=form, jobs=jobs, scores=scores))
 
 
 def answer_without(
-    engine: "Backend", *, form: Form, jobs: Mapping[int, PreparedJob[Shown]]
+    engine: "Backend",
+    *,
+    form: Form,
+    jobs: Mapping[int, PreparedJob[Shown]],
+    scores: PreparedJob[LeftOutView] | None = None,
 ) -> Generator[WithoutView, None, None]:
-    """Answer without one document after another; closing the generator stops the model."""
+    """Answer without one document after another, then compute `scores` of the answers with all documents.
+
+    Closing the generator stops the model.
+    """
     texts: dict[str, tuple[str | None, ...]] = dict.fromkeys(form.methods, (None,) * len(form.entries))
     done = Work()
     for number, (letter, job) in enumerate(jobs.items(), start=1):
@@ -88,10 +109,25 @@ def answer_without(
                 for method, text in found.items()
             }
             sentence = f"Without {name} ({number} of {len(jobs)}): {shown.sentence}"
-            num_left = len(jobs) - number + (not shown.is_complete)
+            num_left = len(jobs) - number + (not shown.is_complete) + (scores is not None)
             view = WithoutView(sentence, dict(texts), num_left, done + shown.done)
             yield view
         done += shown.done
+    for scored in scores.views(engine) if scores else ():
+        falls = falls_by_method(scored, form.order)
+        sentence = f"Log-probabilities without each {form.row.nouns.document}: {scored.sentence}"
+        view = replace(
+            view, sentence=sentence, falls=falls, num_left=not scored.is_complete, done=done + scored.done
+        )
+        yield view
     nouns = form.row.nouns
     count = f"one {nouns.document}" if len(jobs) == 1 else f"each of {len(jobs)} {nouns.documents}"
     yield replace(view, sentence=f"Done: answers without {count}.")
+
+
+def falls_by_method(view: LeftOutView, order: Order) -> dict[str, tuple[float, ...]]:
+    """Return the falls of complete scores of answers in one order, in the order of the letters."""
+    return {
+        one.score.method: tuple(fall for _, fall in sorted(zip(order, one.differences, strict=True)))
+        for one in view.complete
+    }

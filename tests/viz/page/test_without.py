@@ -60,6 +60,15 @@ def test_answers_equal_those_of_a_run_without_the_card(
     assert last.is_complete and last.done.prompts == 3 * len(METHODS)
 
 
+def test_falls_are_those_of_leave_one_out_in_the_order_of_the_letters(engine: Engine, run: Run) -> None:
+    *views, last = views_of(prepare_without, engine, run.form, (0,), DEFAULTS, run.result)
+    expected = engine.leave_one_out(run.result)
+    by_slot = {name: [falls[letter] for letter in run.order] for name, falls in last.falls.items()}
+    assert by_slot == {name: list(one.differences) for name, one in expected.items()}
+    assert last.is_complete and not any(view.is_complete for view in views[:-1])
+    assert pickle.loads(pickle.dumps(last)) == last
+
+
 def test_first_answers_are_without_the_first_letter(views: list[WithoutView]) -> None:
     known = [[text is not None for text in view.texts["pine"]] for view in views]
     first, *_, last = [one for one in known if any(one)]
@@ -125,13 +134,17 @@ def test_job_begins_beside_answers_to_the_same_inputs_only(run: Run) -> None:
 
 def test_table_and_record_have_the_answers_without_each_document(run: Run) -> None:
     texts = {"vanilla": ("a", "b", None), "pine": ("c", "d", "e")}
-    shown = shown_of(run).with_texts_without(run.order, texts)
+    falls = {"pine": (0.5, -1.25, 7.0)}
+    shown = shown_of(run).with_texts_without(run.order, texts, falls)
     assert shown.run is not None and shown.run.orders[run.order].texts_without == texts
     cells = [method["answers"][0] for method in json.loads(order_table_json(shown))["methods"]]
     assert [cell["without"] for cell in cells] == [["a", "b", None], ["c", "d", "e"]]
     record = with_answers(record_of(replace(run.form, max_new_tokens=8), ran=True), shown.orders)
     opened = type(record).model_validate_json(record.model_dump_json())
+    assert [cell["falls"] for cell in cells] == [None, list(falls["pine"])]
     assert opened.by_order()[run.order].texts_without == texts
-    assert not opened.without("texts_without").by_order()[run.order].texts_without
+    assert opened.by_order()[run.order].falls == falls
+    without = opened.without("texts_without").by_order()[run.order]
+    assert not without.texts_without and not without.falls
     again = shown.with_texts_without(run.order, {"vanilla": (None, None, "f"), "pine": (None,) * 3})
     assert again.orders[run.order].texts_without == texts | {"vanilla": ("a", "b", "f")}

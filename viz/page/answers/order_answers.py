@@ -49,6 +49,7 @@ class OrderAnswers:
         comparison: Answers compared with the first order of a shuffle test.
         cut_off: Methods whose answer ends at the limit of tokens.
         texts_without: Answers of each method without each document, as entered; None for an unknown one.
+        falls: Fall of the log-probability of each answer without each document, in nats, if known.
         source: Where they were computed; "checked" if they replace shared ones.
         model: Model of recorded or shared answers, its dtype and revision; () for those of this session.
         replaces: Recorded or shared answers before those of this session.
@@ -61,6 +62,7 @@ class OrderAnswers:
     comparison: "pine.OrderResult | None" = None
     cut_off: frozenset[str] = frozenset()
     texts_without: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict, compare=False)
+    falls: Mapping[str, tuple[float, ...]] = field(default_factory=dict, compare=False)
     source: Source = "own"
     model: tuple[str, ...] = ()
     replaces: "OrderAnswers | None" = None

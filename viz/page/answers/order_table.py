@@ -57,9 +57,9 @@ def challenges() -> list[tuple[int, str]]:
 def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
     """Return the state of the table as JSON, scored by the accepted answers.
 
-    A finished answer has the fields of its `Attribution` (characters are code points) and `without`, the
-    answers without each document, null for an unknown one. If its attention is known, it has the decisive
-    `token`, for which `positions` are.
+    A finished answer has the fields of its `Attribution` (characters are code points), `without`, the answers
+    without each document, null for an unknown one, and `falls` of its own log-probability without each, if
+    they are known. If its attention is known, it has the decisive `token`, for which `positions` are.
     """
     is_correct, orders = is_correct_by(shown.form.row, accepted), shown.all_orders
     has_internals = shown.run is None or shown.run.has_internals
@@ -158,7 +158,8 @@ def _method(card: AnswerCard, shown: Shown, is_correct: Callable[[str], bool] | 
             cell["token"] = answers.origins[card.method].token
         if is_known and is_done:
             without = answers.texts_without.get(card.method, ())
-            cell |= {"without": without} | asdict(attribution_of(shown.form, text, without))
+            cell |= {"without": without, "falls": answers.falls.get(card.method)}
+            cell |= asdict(attribution_of(shown.form, text, without))
         cells.append(cell)
     return {
         "name": card.method,

@@ -15,6 +15,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     Field,
+    FiniteFloat,
     StringConstraints,
     ValidationError,
     field_validator,
@@ -62,6 +63,8 @@ class MethodAnswers(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="st
     """True in each order where the answer ends at the limit of tokens; empty for none."""
     texts_without: Annotated[TupleInput[TupleInput[AnswerText | None]], LEFT_OUT] = ()
     """Answers without each document, in the order of the letters, in each order; empty if unknown."""
+    falls: Annotated[TupleInput[TupleInput[FiniteFloat]], LEFT_OUT] = ()
+    """Fall of the answer's log-probability without each document, in nats, as `texts_without`."""
     # Of the answer in the order of the form, as far as they are known.
     num_tokens: Count = 0
     token_ids: TupleInput[Count] = ()
@@ -145,10 +148,13 @@ class RunRecord(BaseModel, frozen=True, extra="forbid"):
                 sizes |= {len(self.lengths), *map(len, answers.starts)}
             counts |= {
                 len(known)
-                for known in (answers.queries, answers.origins, answers.cut_off, answers.texts_without)
+                for known in (
+                    *(answers.queries, answers.origins, answers.cut_off),
+                    *(answers.texts_without, answers.falls),
+                )
                 if known
             }
-            sizes |= {len(texts) for texts in answers.texts_without if texts}
+            sizes |= {len(known) for known in (*answers.texts_without, *answers.falls) if known}
             if counts != {len(self.orders)} or sizes != {len(letters)}:
                 raise InputError(f"Invalid answers: those of {answers.method!r} do not match the orders.")
             for text, origin in zip(answers.texts, answers.origins, strict=False):
@@ -166,7 +172,8 @@ class RunRecord(BaseModel, frozen=True, extra="forbid"):
         """Return the record without its answers, or without these parts of them, which takes less room."""
         if "answers" in fields:
             return self.model_copy(update={"orders": (), "answers": (), "lengths": ()})
-        left_out = (*fields, "queries") if "starts" in fields else fields
+        joined = {"starts": "queries", "texts_without": "falls"}
+        left_out = (*fields, *(joined[name] for name in fields if name in joined))
         answers = tuple(one.model_copy(update=dict.fromkeys(left_out, ())) for one in self.answers)
         lengths = () if "starts" in fields else self.lengths
         return self.model_copy(update={"answers": answers, "lengths": lengths})
@@ -180,6 +187,11 @@ class RunRecord(BaseModel, frozen=True, extra="forbid"):
     def origin(self) -> str:
         """Return where the answers were computed; "" if in this session."""
         return origin_sentence(self.source, self.named_model)
+
+    def _known(self, name: str, place: int) -> dict[str, Any]:
+        """Return a field of the answers in one order by method, without those that are empty."""
+        fields = {one.method: getattr(one, name)[place : place + 1] for one in self.answers}
+        return {method: values[0] for method, values in fields.items() if values and values[0]}
 
     def by_order(self) -> dict[Order, OrderAnswers]:
         """Return the answers by document order."""
@@ -195,12 +207,8 @@ class RunRecord(BaseModel, frozen=True, extra="forbid"):
                 if starts
                 else None,
                 cut_off=frozenset(one.method for one in self.answers if one.cut_off and one.cut_off[place]),
-                texts_without={
-                    one.method: texts
-                    for one in self.answers
-                    for texts in one.texts_without[place : place + 1]
-                    if texts
-                },
+                texts_without=self._known("texts_without", place),
+                falls=self._known("falls", place),
                 source=self.source,
                 model=(self.model, self.dtype, self.revision),
             )
@@ -233,6 +241,9 @@ def with_answers(record: RunRecord, orders: Mapping[Order, OrderAnswers]) -> Run
             origins=_if_any(answers.origins.get(method) for answers in found),
             cut_off=_if_any(method in answers.cut_off for answers in found),
             texts_without=_if_any(answers.texts_without.get(method, ()) for answers in found),
+            falls=_if_any(
+                tuple(round(fall, 2) for fall in answers.falls.get(method, ())) for answers in found
+            ),
         )
         for method in record.methods
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from pine_engine.engine.events import Answer
 from pine_engine.scheduling.work import Work
@@ -115,15 +116,26 @@ class Shown:
         answers = replace(known, texts={**known.texts, answer.method: answer.text}, cut_off=cut_off)
         return replace(self, early={**self.early, order: answers})
 
-    def with_texts_without(self, order: Order, texts: Mapping[str, tuple[str | None, ...]]) -> "Shown":
-        """Return the view with answers without each document added to one order; None keeps a known one."""
+    def with_texts_without(
+        self,
+        order: Order,
+        texts: Mapping[str, tuple[str | None, ...]],
+        falls: Mapping[str, tuple[float, ...]] = MappingProxyType({}),
+    ) -> "Shown":
+        """Return the view with answers without each document added to one order; None keeps a known one.
+
+        falls: of the log-probabilities of the answers.
+        """
         kept = self.run.orders if self.run and order in self.run.orders else self.earlier
         known = kept[order].texts_without
         joined = {
             method: tuple(map(lambda new, old: old if new is None else new, found, known.get(method, found)))
             for method, found in texts.items()
         }
-        orders = {**kept, order: replace(kept[order], texts_without=joined)}
+        orders = {
+            **kept,
+            order: replace(kept[order], texts_without=joined, falls={**kept[order].falls, **falls}),
+        }
         if self.run and kept is self.run.orders:
             return replace(self, run=replace(self.run, orders=orders))
         return replace(self, earlier=orders)
