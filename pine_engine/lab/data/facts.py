@@ -5,6 +5,7 @@ another document.
 """
 
 import random
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +33,7 @@ def generate_facts(num_documents: int = 3, seed: int = 0, *, each: bool = False)
 
     seed: of the names, values, statements and of the slot with the answer. each: one row about each document
     instead of one row about a random document. Raises InputError for a number of documents that is out of
-    range.
+    range. Scores of the documents are those of a search by words.
     """
     if not MIN_DOCUMENTS <= num_documents <= MAX_DOCUMENTS:
         expected = f"{MIN_DOCUMENTS} to {MAX_DOCUMENTS}"
@@ -50,12 +51,15 @@ def generate_facts(num_documents: int = 3, seed: int = 0, *, each: bool = False)
                 for subject, value in zip(subjects, values, strict=True)
             ]
             for asked in range(num_documents) if each else [gold]:
+                question = kind["question"].format(subject=subjects[asked])
                 yield {
                     "id": f"facts-{num_documents}-{seed}-{number}" + f"-{document_letter(asked)}" * each,
                     "task": "retrieval_qa",
-                    "question": kind["question"].format(subject=subjects[asked]),
+                    "question": question,
                     "prefix": kind["instruction"],
-                    "documents": documents,
+                    "documents": [
+                        {**one, "score": _shared_words(question, one["text"])} for one in documents
+                    ],
                     "gold_index": asked,
                     "answers": [values[asked]],
                     "rejected_answers": [value for index, value in enumerate(values) if index != asked],
@@ -63,3 +67,9 @@ def generate_facts(num_documents: int = 3, seed: int = 0, *, each: bool = False)
                     "license": "Apache-2.0",
                     "meta": {"kind": kind["name"]},
                 }
+
+
+def _shared_words(question: str, text: str) -> float:
+    """Return the share of the words of a question that a text has."""
+    words, found = (set(re.findall(r"\w+", one.casefold())) for one in (question, text))
+    return len(words & found) / len(words)

@@ -237,9 +237,18 @@ def test_facts_name_their_value_in_one_document(num_documents: int) -> None:
 def test_facts_ask_about_each_document_of_the_same_sets() -> None:
     sets = list(islice(generate_facts(3, seed=1), 6))
     rows = list(islice(generate_facts(3, seed=1, each=True), 18))
-    assert [row["documents"] for row in rows[::3]] == [row["documents"] for row in sets]
+    texts = [[[one["text"] for one in row["documents"]] for row in some] for some in (rows[::3], sets)]
+    assert texts[0] == texts[1]
     assert [row["gold_index"] for row in rows] == [0, 1, 2] * 6
     assert {row["question"] for row in sets} <= {row["question"] for row in rows}
+
+
+def test_scores_of_facts_are_those_of_a_search_that_is_right_for_most_questions() -> None:
+    rows = [Example.model_validate(row) for row in islice(generate_facts(5, seed=1), 120)]
+    scores = [[one.score or 0.0 for one in row.documents] for row in rows]
+    assert all(0 <= score <= 1 for of_row in scores for score in of_row)
+    best = [of_row.index(max(of_row)) == row.gold_index for row, of_row in zip(rows, scores, strict=True)]
+    assert 0.7 < sum(best) / len(best) < 1
 
 
 @pytest.mark.parametrize("generate", [generate_facts, generate_few_shot, generate_judge_sums])
