@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+import pine_engine as pine
 from pine_engine.attention.trace import TokenRange, TokenWeights
 from pine_engine.engine.engine import Engine
 from pine_engine.methods.table import TUTORIAL_METHODS
@@ -30,7 +31,7 @@ from viz.page.internals.attention_job import attention_request, prepare_attentio
 from viz.page.internals.left_out_job import prepare_left_out
 from viz.page.selection import first_selection
 from viz.page.shuffle_job import prepare_shuffle
-from viz.page.why import WHY_FILE, can_explain, why_record
+from viz.page.why import METHODS, WHY_FILE, can_explain, why_record
 from viz.page.without_job import can_leave_out, falls_by_method, without_document
 
 EXAMPLE = load_examples()[0].name
@@ -122,12 +123,14 @@ def run_example(engine: Engine, example: FormExample) -> Run:
 def with_texts_without(engine: Engine, run: Run) -> Run:
     """Return the run with the answers without each document, and the falls of its answers, in all orders.
 
-    Two orders that differ in the place of a document alone have one answer without it.
+    Two orders that differ in the place of a document alone have one answer without it. Falls are those of the
+    methods of *Why*; of an order-invariant one they are equal in all orders.
     """
     if not can_leave_out(run.form):
         return run
     found: dict[Form, dict[str, str]] = {}
     orders = dict(run.orders)
+    falls: dict[str, tuple[float, ...]] = {}
     for order, answers in run.orders.items():
         lettered = {entry.letter: entry for entry in run.form.entries}
         form = replace(run.form, entries=tuple(lettered[letter] for letter in order))
@@ -137,7 +140,9 @@ def with_texts_without(engine: Engine, run: Run) -> Run:
                 *_, last = prepare_answers(engine, reduced, trace=False).views(engine)
                 found[reduced] = {card.method: card.text for card in last.cards}
         texts = {method: tuple(found[one][method] for one in forms) for method in answers.texts}
-        orders[order] = replace(answers, texts_without=texts, falls=_falls(engine, form))
+        changed = [name for name in METHODS if name not in falls or not pine.METHODS[name].is_order_invariant]
+        falls |= _falls(engine, replace(form, methods=tuple(changed)))
+        orders[order] = replace(answers, texts_without=texts, falls=dict(falls))
     return replace(run, orders=orders)
 
 
