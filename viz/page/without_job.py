@@ -110,7 +110,7 @@ def answer_without(
             }
             sentence = f"Without {name} ({number} of {len(jobs)}): {shown.sentence}"
             num_left = len(jobs) - number + (not shown.is_complete) + (scores is not None)
-            view = WithoutView(sentence, dict(texts), num_left, done + shown.done)
+            view = WithoutView(sentence, dict(texts), num_left, done=done + shown.done)
             yield view
         done += shown.done
     for scored in scores.views(engine) if scores else ():
