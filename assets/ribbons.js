@@ -121,7 +121,7 @@ export const shareOf = ({ falls }, document) =>
 export const likelihood = ({ falls }, document) => {
   const times = falls ? Math.exp(falls[document]) : 0;
   if (times < 1.1) return "";
-  const said = times < 10 ? times.toFixed(1) : times < 1000 ? Math.round(times) : "more than 1000";
+  const said = times < 10 ? times.toFixed(1) : Number(times.toPrecision(2));
   return ` (With the document, the answer is ${said} times as likely.)`;
 };
 
