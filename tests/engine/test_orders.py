@@ -197,8 +197,9 @@ def test_answers_of_a_batch_share_the_time_of_its_steps(engine: Engine) -> None:
     assert answers["vanilla"].decode_s == pytest.approx(answers["pine"].decode_s)
 
 
-@pytest.mark.parametrize("methods", [["vanilla", "pcw", "pine"], ["sp", "no_positions", "vanilla", "pine"]])
-def test_answers_that_come_first_have_the_bits_of_a_run(engine: Engine, methods: list[str]) -> None:
+@pytest.mark.parametrize("methods", [["vanilla", "pcw", "pine"], ["sp", "no_positions", "pine"]])
+def test_answers_that_come_first_have_the_bits_of_a_run(tiny_llama: TinyLlama, methods: list[str]) -> None:
+    engine = Engine(tiny_llama(dtype=torch.bfloat16))  # a reused prefix is rounded
     options: dict[str, Any] = {"methods": methods, **FIXED, "return_logits": True}
     for found in engine.shuffle(LAYOUT, **options).results:
         alone = engine.run(found.result.layout, **options)
