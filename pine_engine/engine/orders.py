@@ -109,7 +109,8 @@ def run_orders(
             for first in range(0, len(indices), at_once):
                 part = {index: runs[index] for index in indices[first : first + at_once] if index in answers}
                 new += yield from prefill_runs(part, methods, answers, control)
-            for step in run.decode(new, control, batch_size=batch_size, num_requests=len(indices)):
+            num_orders = len({answer.index for answer in new})
+            for step in run.decode(new, control, batch_size=batch_size, num_requests=num_orders):
                 report_finished()
                 yield step
             report_finished()
