@@ -2,7 +2,7 @@
    pairs of viz/languages, which the server writes into the page (viz/page/serving/languages.py). A text without a pair
    stays English. An element with translate="no" keeps its texts, as for the translators of browsers. */
 const HOLE = /\{(@{0,2})(\w+)(?::([^}]*))?\}/; // see docs/recipes.md
-const BREAK = /(\n|(?<=[.!?”]) (?=[A-Z“(<])|; )/; // between sentences, which are translated one by one
+const BREAKS = [/(\n|(?<=[.!?”]) (?=[A-Z“(<]))/, /(; )/]; // between sentences, and then between their parts
 const LIST = /(, | and )/; // between the entries of a list
 const TAG = /<(\d+)>(.*?)<\/\1>/; // an element in a sentence, by its number
 const NUMBER = "(\\d+(?:[.,]\\d+)*)";
@@ -64,8 +64,8 @@ export const translator = (pairs, lang) => {
       const found = body.match(pattern);
       if (found) return start + fill(other, Object.fromEntries(names.map((name, at) => [name, found[at + 1]]))) + end;
     }
-    const parts = text.split(BREAK);
-    return parts.length > 1 ? parts.map((part, at) => (at % 2 ? part : find(part))).join("") : text;
+    const parts = BREAKS.map((one) => text.split(one)).find(({ length }) => length > 1) ?? [];
+    return parts.map((part, at) => (at % 2 ? part : find(part))).join("") || text;
   };
 
   const translated = (text) => {

@@ -47,6 +47,7 @@ def translate() -> Translate:
         ("Stopped. Loaded from a.b.json. Undo", "Angehalten. Geladen aus a.b.json. Zurück"),
         ("Loaded from x. Unknown sentence.", "Geladen aus x. Unknown sentence."),
         ("You guessed “Why? Undo. Stopped.”.", "Geraten: „Why? Undo. Stopped.“."),
+        ("Undo. Loaded from a; b.", "Undo. Geladen aus a; b."),
         ("Stopped.; Undo; x", "Angehalten.; Zurück; x"),
         ("Stopped.\nUndo", "Angehalten.\nZurück"),
     ],
