@@ -76,10 +76,11 @@ export const translator = (pairs, lang) => {
   return translated;
 };
 
-const { lang = "en", texts = [] } = window.pineLanguage ?? {};
+const { lang = "en", texts = [], later = "" } = window.pineLanguage ?? {};
+let translate = translator(texts, lang);
 
 /* Return a text of the page in the language of the visitor. */
-export const translated = translator(texts, lang);
+export const translated = (text) => translate(text);
 
 const isKept = (element) => element.closest("[translate]")?.getAttribute("translate") === "no";
 
@@ -120,7 +121,7 @@ const translateSentence = (element) => {
 
 const inTag = (text, number) => `<${number}>${text}</${number}>`;
 
-const translate = (node) => {
+const translateNode = (node) => {
   if (node.nodeType === Node.TEXT_NODE) translateText(node);
   if (node.nodeType !== Node.ELEMENT_NODE) return;
   translateLabels(node);
@@ -129,18 +130,33 @@ const translate = (node) => {
 
 const translateAll = (root) => {
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
-  for (let node = root; node; node = walker.nextNode()) translate(node);
+  for (let node = root; node; node = walker.nextNode()) translateNode(node);
 };
 
-if (texts.length) {
+let isRequested = false;
+
+/* Request the texts behind the first screen, once they may be needed. */
+const request = async () => {
+  if (isRequested) return;
+  isRequested = true;
+  const answer = await fetch(`${window.gradio_config?.root ?? "."}${later}`);
+  translate = translator([...texts, ...(await answer.json())], lang);
+  translateAll(document.documentElement);
+};
+
+if (later) {
+  const root = document.documentElement;
   const observer = new MutationObserver((changes) => {
     for (const { type, target, addedNodes } of changes) {
       if (type === "childList") addedNodes.forEach(translateAll);
-      else translate(target);
+      else translateNode(target);
     }
+    if (root.lang !== lang) root.lang = lang; // gradio sets its own
     observer.takeRecords(); // changes made here
   });
-  const kinds = { childList: true, subtree: true, characterData: true, attributeFilter: LABELS };
-  observer.observe(document.documentElement, kinds);
-  translateAll(document.documentElement);
+  const kinds = { childList: true, subtree: true, characterData: true, attributeFilter: [...LABELS, "lang"] };
+  observer.observe(root, kinds);
+  translateAll(root);
+  const used = ({ isTrusted }) => isTrusted && request();
+  for (const kind of ["pointerdown", "click", "keydown"]) document.addEventListener(kind, used, true);
 }

@@ -50,7 +50,7 @@ export const textBlob = (text, type) => new Blob([text], { type: `${type};charse
 
 /* Return an HTML document. body: HTML. */
 export const documentHtml = ({ title, styles, body, className = "" }) =>
-  `<!doctype html>\n<html lang="en"><head><meta charset="utf-8">` +
+  `<!doctype html>\n<html lang="${document.documentElement.lang}"><head><meta charset="utf-8">` +
   `<meta name="viewport" content="width=device-width, initial-scale=1">${h("title", { textContent: title }).outerHTML}` +
   `<style>${styles}</style></head><body class="${className}">${body}</body></html>\n`;
 

@@ -1,7 +1,8 @@
-"""Routes of the server beside those of gradio: health, metrics, plotly.js and the card."""
+"""Routes of the server beside those of gradio: health, metrics, plotly.js, languages and the card."""
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -12,6 +13,7 @@ from starlette.routing import Route
 from pine_engine.web.health import Metrics, health_record
 from viz.page.common.look import PLOTLY, PLOTLY_ADDRESS
 from viz.page.jobs.sources import Sources
+from viz.page.serving.languages import later_texts
 from viz.page.serving.page_head import CARD, CARD_ADDRESS
 
 
@@ -40,4 +42,6 @@ def add_routes(app: Starlette, sources: Sources, num_sessions: Callable[[], int]
         PLOTLY_ADDRESS: lambda _: FileResponse(PLOTLY),
         CARD_ADDRESS: lambda _: FileResponse(CARD),
     }
+    for address, texts in later_texts().values():
+        routes[address] = partial(lambda texts, _: Response(texts, media_type="application/json"), texts)
     app.router.routes[:0] = [Route(path, answer) for path, answer in routes.items()]

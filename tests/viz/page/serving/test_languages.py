@@ -3,14 +3,23 @@
 import json
 import re
 from functools import cache
+from pathlib import Path
 
+import gradio
 import pytest
 from starlette.requests import Request
 
 from pine_engine.prompts.tasks import TASKS
 from tests.support.forks import ROOT
 from viz.page.form.editor import question_words, words
-from viz.page.serving.languages import LANGUAGES_DIR, language_of, language_script, load_languages
+from viz.page.serving.languages import (
+    FIRST_PARTS,
+    LANGUAGES_DIR,
+    language_of,
+    language_script,
+    later_texts,
+    load_languages,
+)
 
 OTHERS = sorted(load_languages().keys() - {"en"})
 HOLE = re.compile(r"\{@{0,2}\w+(?::[^}]*)?\}")
@@ -35,11 +44,16 @@ def sources() -> list[str]:
         for pattern in (*patterns, "pine_engine/**/*.py", "pine_engine/**/*.toml")
         for file in ROOT.glob(pattern)
     ]
+    files += (Path(gradio.__file__).parent / "templates" / "frontend" / "assets").glob("core-*.js")
     texts = [file.read_text(encoding="utf-8") for file in files if file.parent != LANGUAGES_DIR]
     texts += [
         json.dumps([words(task), question_words(task.nouns)], ensure_ascii=False) for task in TASKS.values()
     ]
     return [re.sub(r"\s+", " ", BETWEEN.sub("", text)).casefold() for text in texts]
+
+
+def texts_of(language: str) -> dict[str, str]:
+    return {english: text for part in load_languages()[language].values() for english, text in part.items()}
 
 
 def holes(text: str) -> list[str]:
@@ -62,14 +76,18 @@ def request(query: str = "", accepted: str = "") -> Request:
 
 def test_all_languages_have_the_same_texts() -> None:
     assert {"de", "es"} <= set(OTHERS)
-    first, *others = (load_languages()[language] for language in OTHERS)
-    for other in others:
-        assert first.keys() ^ other.keys() == set()
+    parts = [
+        {(name, text) for name, part in load_languages()[one].items() for text in part} for one in OTHERS
+    ]
+    for other in parts:
+        assert parts[0] ^ other == set()
+        assert len(other) == len({english for _, english in other})
+    assert {name for name, _ in parts[0]} >= set(FIRST_PARTS)
 
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_texts_keep_their_holes(language: str) -> None:
-    texts = load_languages()[language]
+    texts = texts_of(language)
     assert [pair for pair in texts.items() if holes(pair[0]) != holes(pair[1]) or not pair[1].strip()] == []
     for english, text in texts.items():
         names = {hole.strip("{@}") for hole in holes(english)}
@@ -78,7 +96,7 @@ def test_texts_keep_their_holes(language: str) -> None:
 
 
 def test_every_text_is_one_of_the_page() -> None:
-    assert [english for english in load_languages()[OTHERS[0]] if not is_used(english)] == []
+    assert [english for english in texts_of(OTHERS[0]) if not is_used(english)] == []
 
 
 @pytest.mark.parametrize(
@@ -99,9 +117,15 @@ def test_address_and_browser_select_the_language(query: str, accepted: str, lang
     assert language_of(request(query, accepted)) == language
 
 
-@pytest.mark.parametrize("language", ["en", *OTHERS])
-def test_script_states_only_the_texts_of_its_language(language: str) -> None:
+@pytest.mark.parametrize("language", OTHERS)
+def test_first_and_later_texts_are_those_of_the_language(language: str) -> None:
+    address, later = later_texts()[language]
     script = language_script(language)
-    assert f'value: "{language}"' in script
-    stated = json.loads(script.partition("window.pineLanguage = ")[2].partition(";\n")[0])
-    assert (stated["lang"], dict(stated["texts"])) == (language, load_languages()[language])
+    first = json.loads(script.partition("texts: ")[2].partition(", later: ")[0])
+    assert f'lang: "{language}"' in script and f'later: "{address}"' in script
+    assert dict(first) | dict(json.loads(later)) == texts_of(language)
+    assert len(first) + len(json.loads(later)) == len(texts_of(language))
+
+
+def test_english_page_requests_no_texts() -> None:
+    assert 'texts: [], later: "" }' in language_script("en")
