@@ -156,6 +156,7 @@ if (later) {
   });
   const kinds = { childList: true, subtree: true, characterData: true, attributeFilter: [...LABELS, "lang"] };
   observer.observe(root, kinds);
+  root.lang = lang;
   translateAll(root);
   const used = ({ isTrusted }) => isTrusted && request();
   for (const kind of ["pointerdown", "click", "keydown"]) document.addEventListener(kind, used, true);

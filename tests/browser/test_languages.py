@@ -70,7 +70,7 @@ def test_views_have_no_english_text(
     pairs = [pair for part in load_languages()[language].values() for pair in part.items()]
     equal = {english for english, text in pairs if english == text}
     with open_page(f"{app.url}?lang={language}") as page:
-        assert page.locator("html").get_attribute("lang") == language
+        expect(page.locator("html")).to_have_attribute("lang", language)
         found = texts_of_views(page)
     assert sorted((found & english) - equal - set(NAMES)) == []
 
@@ -120,6 +120,7 @@ def test_page_in_another_language_is_not_cut_off(
 def test_texts_of_visitors_are_not_translated(open_page: OpenPage, app: ServedApp) -> None:
     with open_page(f"{app.url}?lang=de") as page:
         field = page.locator("#documents .page-text").first
+        field.click()
         field.fill("Undo")
         page.locator("#question textarea").fill("Stop")
         expect(page.locator(".page-stale")).to_contain_text("Die Ergebnisse sind veraltet.")
