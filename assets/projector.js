@@ -66,7 +66,7 @@ const leave = () => {
 
 const show = (index) => {
   leave();
-  const place = (shown = Math.min(Math.max(index, 0), SLIDES.length - 1));
+  const place = (shown = index);
   isPlayed = false;
   opening = opening.then(async () => {
     if (place !== shown || !isOn()) return;
@@ -84,7 +84,8 @@ const show = (index) => {
 };
 
 const step = (by) => {
-  if (by < 0 || !reveal()) show(shown + by);
+  if (by > 0 && reveal()) return;
+  if (shown + by in SLIDES) show(shown + by);
 };
 
 const fill = () => {
