@@ -88,6 +88,12 @@ TRANSLATE = """
 """
 """Script that replaces all texts, also later ones, by others in a <font>, as translators of browsers do."""
 
+ADD_LOADER = """
+() => document.querySelector(".contain").insertAdjacentHTML(
+  "beforebegin", "<div id='late-loader' class='wrap default full translucent'>Loading</div>")
+"""
+"""Script that adds the loader of gradio, which on a slow phone is still shown while the guess is asked."""
+
 SMALL_TARGETS = """
 () => [...document.querySelectorAll("button, select, [role=tab], input[type=range]")].filter((node) => {
   const { width, height } = node.getBoundingClientRect();
@@ -500,6 +506,8 @@ def test_first_visit_guesses_before_the_page(browser: Browser, app: ServedApp) -
         assert page.evaluate(CONTROLS) <= 6
         assert len(page.locator(guess).inner_text().split()) <= 50
         assert violations(page, guess) == []
+        page.evaluate(ADD_LOADER)
+        expect(page.locator("#late-loader")).to_be_hidden()
         before = page.locator(f"{guess} ins").inner_text()
 
         page.locator(f"{guess} [value=different]").click()
