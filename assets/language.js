@@ -87,8 +87,9 @@ const isKept = (element) => element.closest("[translate]")?.getAttribute("transl
 const translateText = (node) => {
   const place = node.parentElement;
   if (!node.data.trim() || !place || place.closest(SKIPPED) || isKept(place)) return;
-  const text = translated(node.data);
-  if (text !== node.data) node.data = text;
+  const english = node.data.replace(/\s+/g, " ");
+  const text = translated(english);
+  if (text !== english) node.data = text;
 };
 
 const translateLabels = (element) => {
