@@ -21,8 +21,8 @@ def answer(text: str, **fields: Any) -> dict[str, Any]:
 
 def table(call: Call, answers: list[Any], **options: Any) -> Any:
     bars = [{"document": 1, "left": 0.4}, {"document": 0, "left": 0.1}]
-    method = {"name": "pine", "label": "PINE", "answers": answers, "positions": [bars, []], "queries": [0.5]}
-    method |= {"is_compared": True}
+    method: dict[str, Any] = {"name": "pine", "label": "PINE", "is_compared": True, "answers": answers}
+    method |= {"positions": [bars, []], "queries": [0.5]}
     orders = options.pop("orders", [[0, 1], [1, 0]])
     state = {"orders": orders, "methods": [method], "no_positions": "none", "rule": "exact"}
     state["is_busy"] = options.pop("is_busy", False)
