@@ -89,7 +89,7 @@ export const tallyOf = (counts, truth) => {
   return total ? bars : [];
 };
 
-/* Draw the numbers that a teacher has typed beside the guesses. */
+/* Draw the numbers that a teacher has typed next to the guesses. */
 const drawTally = (truth) => {
   const fields = [...table.element.querySelectorAll(".page-guess input")];
   const counts = Object.fromEntries(fields.map(({ name, value }) => [name, Math.max(0, Math.round(Number(value)))]));

@@ -279,9 +279,10 @@ def test_challenge_fills_the_form_and_plays(page: Page) -> None:
     expect(page.locator(".page-changed")).to_have_count(0)
 
 
-def test_first_visit_transfers_at_most_400_kilobytes(browser: Browser, app: ServedApp) -> None:
+@pytest.mark.parametrize("locale", ["en-US", "de-DE", "es-MX"])
+def test_first_visit_transfers_at_most_400_kilobytes(browser: Browser, app: ServedApp, locale: str) -> None:
     num_bytes: list[float] = []
-    with browser.new_page() as page:
+    with browser.new_page(locale=locale) as page:
         network = page.context.new_cdp_session(page)
         network.on("Network.loadingFinished", lambda done: num_bytes.append(done["encodedDataLength"]))
         network.send("Network.enable")

@@ -1,4 +1,4 @@
-"""Routes of the server beside those of gradio: health, metrics, plotly.js, languages and the card."""
+"""Routes of the server in addition to those of gradio: health, metrics, plotly.js, languages and the card."""
 
 import time
 from collections.abc import Callable
