@@ -8,7 +8,7 @@ const WIDEST = 22; // pixels at the word, for all of the attention
 const DEPTH = 14; // pixels by which a ribbon goes around the text of a word beside its bar
 const LINE_GAP = 8; // pixels below a word, at least, if another line follows
 const MAX_BEFORE = 48; // characters of an answer before its first source: the end of two lines is cut off
-const FULL_FALL = 6; // nats of log-probability that are lost with the document of the widest ribbon
+const FULL_FALL = 15; // nats of log-probability that are lost with the document of the widest ribbon
 const SHARE = 0.5; // width of a ribbon to a lost word if this fall is unknown
 
 /* Return the outline of a ribbon from a bar to a word of a text: down to it, or around below the text, or above it if
