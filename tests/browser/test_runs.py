@@ -73,7 +73,7 @@ def test_example_is_answered_under_four_methods_with_all_figures(page: Page) -> 
     open_tab(page, "Compare answers")
     expect(picture(page, "answers").locator(".pine-card")).to_have_count(2)
     open_tab(page, "Why")
-    badges = page.locator("#why [data-method=pine] .page-why-badge:visible")
+    badges = page.locator("#why [data-method=pine] .page-why-letter:visible")
     expect(badges).to_have_count(2 * len(DEFAULT.documents))
     expect(page.locator("#why .pine-tutorial-source")).not_to_contain_text("Precomputed")
 

@@ -95,7 +95,7 @@ def test_why_and_internals_are_drawn_while_their_tab_is_open(page: gr.Blocks) ->
     assert after_run() == drawn("draw_if_open", run, view, None) == opened("Why") == set()
     shown = HARBOR
     assert opened("Why") == {"why"} and opened("Why") == set()
-    assert opened("Tutorial") == {"tutorial", "running-example"} and opened("Tutorial") == set()
+    assert opened("Tutorial") == {"tutorial", "worksheet", "running-example"} and opened("Tutorial") == set()
     assert "internals-summary" in opened("Lab") & after_run()
     assert "masks-html" in drawn("draw_if_open", run, view, None)
 

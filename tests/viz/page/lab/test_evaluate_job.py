@@ -161,7 +161,7 @@ def test_views_grow_record_by_record(views: list[MeasureView]) -> None:
     assert grown[0].sentence.startswith("1 of 8 records, about ")
     last = views[-1]
     assert grown[-1].is_complete and last.is_complete and last.sentence.startswith("Done: 8 records in ")
-    assert "layer" in " ".join(view.sentence for view in views)
+    assert "reading documents" in " ".join(view.sentence for view in views)
 
 
 def test_finished_evaluation_has_findings_tables_and_flat_curve_of_pine(views: list[MeasureView]) -> None:
