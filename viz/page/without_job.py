@@ -115,14 +115,15 @@ def answer_without(
         done += shown.done
     for scored in scores.views(engine) if scores else ():
         falls = falls_by_method(scored, form.order)
-        sentence = f"Log-probabilities without each {form.row.nouns.document}: {scored.sentence}"
+        number, count = scored.progress
+        sentence = f"Log-probabilities without each {form.row.nouns.document}: prompt {number} of {count}"
         view = replace(
             view, sentence=sentence, falls=falls, num_left=not scored.is_complete, done=done + scored.done
         )
         yield view
     nouns = form.row.nouns
-    count = f"one {nouns.document}" if len(jobs) == 1 else f"each of {len(jobs)} {nouns.documents}"
-    yield replace(view, sentence=f"Done: answers without {count}.")
+    left_out = f"one {nouns.document}" if len(jobs) == 1 else f"each of {len(jobs)} {nouns.documents}"
+    yield replace(view, sentence=f"Done: answers without {left_out}.")
 
 
 def falls_by_method(view: LeftOutView, order: Order) -> dict[str, tuple[float, ...]]:
