@@ -67,6 +67,9 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
     names = [row.name for row in compared_pair([card.row for card in shown.cards])]
     compared = [method for name in names for method in methods if method["name"] == name]
     others = [method for method in methods if method["name"] not in names]
+    counts = [count for count in map(_count, compared) if count[0]]
+    num_done = min((len(_finished(method)) for method in compared), default=0)
+    so_far = [f"{num_done} of {len(orders)} orders so far."] if counts and num_done < len(orders) else []
     return json.dumps(
         {
             "methods": [
@@ -75,8 +78,8 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
             ],
             "orders": orders,
             "shown": orders.index(shown.form.order) if shown.form.order in orders else 0,
-            "headline": " ".join(f"{short}." for short, _ in map(_count, compared) if short),
-            "finding": " ".join(f"{short}{more}." for short, more in map(_count, compared) if short),
+            "headline": " ".join((*so_far, *(f"{short}." for short, _ in counts))),
+            "finding": " ".join((*so_far, *(f"{short}{more}." for short, more in counts))),
             "changed": _changed(shown.form),
             "rule": scoring_note(shown.form.row, accepted),
             **_source(shown.orders),
@@ -241,12 +244,16 @@ def _changed(form: Form) -> dict[str, Any] | None:
     return {"question": example.question != first.question, "documents": documents}
 
 
+def _finished(method: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [answer for answer in method["answers"] if answer and answer["is_done"]]
+
+
 def _count(method: Mapping[str, Any]) -> tuple[str, str]:
     """Return the number of different answers in words, and how many are correct; both "" before two answers.
 
     That none is correct is part of the first text.
     """
-    done = [answer for answer in method["answers"] if answer and answer["is_done"]]
+    done = _finished(method)
     if len(done) < 2:
         return "", ""
     count = len({answer.get("verdict", answer["text"]) for answer in done if answer["is_comparable"]})

@@ -55,13 +55,16 @@ def test_order_table_of_computed_orders_scores_each_answer_and_leaves_the_others
     assert [answer and answer["text"] for answer in pine["answers"]] == ["red", "red", None]
     assert (vanilla["is_order_invariant"], pine["is_order_invariant"]) == (False, True)
     assert table()["finding"] == (
+        "2 of 3 orders so far. "
         "Vanilla gave 2 answers, correct in 1 of 2 orders. PINE gave 1 answer, correct in 2 of 2 orders."
     )
 
 
 def test_headline_counts_answers_and_names_a_method_that_is_never_correct() -> None:
-    assert table()["headline"] == "Vanilla gave 2 answers. PINE gave 1 answer."
-    wrong = json.loads(order_table_json(shown(), ["green"]))
+    complete = shown(planned=tuple(ANSWERS))
+    assert table(complete)["headline"] == "Vanilla gave 2 answers. PINE gave 1 answer."
+    assert table()["headline"] == "2 of 3 orders so far. Vanilla gave 2 answers. PINE gave 1 answer."
+    wrong = json.loads(order_table_json(complete, ["green"]))
     assert wrong["headline"] == "Vanilla gave 2 answers. PINE gave 1 answer, correct in 0 of 2 orders."
 
 
@@ -94,10 +97,10 @@ def test_order_table_of_a_judge_compares_verdicts() -> None:
     answers = {
         order: OrderAnswers({"vanilla": vanilla, "pine": pine}) for order, (vanilla, pine) in texts.items()
     }
-    view = shown(form=replace(form_in(ENTERED), task="judge"), earlier=answers)
+    view = shown(form=replace(form_in(ENTERED), task="judge"), earlier=answers, planned=())
     vanilla, pine = json.loads(order_table_json(view))["methods"]
-    assert [answer and answer["verdict"] for answer in vanilla["answers"]] == ["A", "C", None]
-    assert [answer and answer["is_first"] for answer in pine["answers"]] == [False, False, None]
+    assert [answer and answer["verdict"] for answer in vanilla["answers"]] == ["A", "C"]
+    assert [answer and answer["is_first"] for answer in pine["answers"]] == [False, False]
     assert json.loads(order_table_json(view))["finding"] == (
         "Vanilla gave 2 verdicts, for the first answer in 2 of 2 orders. "
         "PINE gave 1 verdict, for the first answer in 0 of 2 orders."
