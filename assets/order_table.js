@@ -60,8 +60,7 @@ const drawBars = (lane, bars, documents, leftOut) => {
 };
 
 const drawMark = (node, { kind, isNotched, color = "", ink = "", shade = "" }, text, label) => {
-  node.textContent = text;
-  node.setAttribute("aria-label", label);
+  Object.assign(node, { textContent: text, role: "img", ariaLabel: label });
   Object.assign(node.dataset, { kind, shade });
   node.toggleAttribute("data-notched", Boolean(isNotched));
   Object.assign(node.style, { backgroundColor: color, color: ink });
@@ -69,7 +68,7 @@ const drawMark = (node, { kind, isNotched, color = "", ink = "", shade = "" }, t
 
 const drawTicks = (place, ticks) => {
   while (place.children.length > ticks.length) place.lastChild.remove();
-  while (place.children.length < ticks.length) place.append(h("span", { role: "img" }));
+  while (place.children.length < ticks.length) place.append(h("span"));
   ticks.forEach((tick, position) => {
     const node = place.children[position];
     drawMark(node, tick, tick.name, tick.label);

@@ -233,7 +233,9 @@ def _paths(run: Run) -> Arrays:
 
 def _scores(run: Run) -> Arrays:
     """Return the scores of all kinds, and the orders and scores of each round."""
-    first_pass = FirstPass(lambda layout, recorder: run.prefill(layout, VANILLA, recorder), run.content_free)
+    first_pass = FirstPass(
+        lambda layout, recorder, count: run.prefill(layout, VANILLA, recorder)[-count:], run.content_free
+    )
     rounds = range(1, run.method.rounds + 1)
     reordered = [reorder_documents(run.layout, replace(run.method, rounds=n), first_pass) for n in rounds]
     orders = [list(map(run.layout.documents.index, layout.documents)) for layout in reordered]

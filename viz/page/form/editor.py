@@ -136,7 +136,7 @@ def bind_editor(editor: Editor, reader: FileReader, *, task: gr.Dropdown, instru
     uploaded.then(bind(put, editor), [editor.uploaded, cards], added, **PRIVATE_EVENT)
 
 
-def fit_instruction(task: str, instruction: str, documents: str) -> Any:
+def fit_instruction(task: str, instruction: str | None, documents: str) -> Any:
     """Return the instruction of an example beside its documents, and that of the task beside others.
 
     An instruction of the visitor stays.
@@ -145,7 +145,7 @@ def fit_instruction(task: str, instruction: str, documents: str) -> Any:
     examples = [example for example in load_examples() if example.task == task]
     shown = [example for example in examples if texts & {document.text for document in example.documents}]
     usual = TASKS[task].instruction
-    if instruction.strip() not in {usual, *(example.instruction for example in load_examples())}:
+    if (instruction or "").strip() not in {usual, *(example.instruction for example in load_examples())}:
         return gr.skip()
     return (shown[0].instruction if shown else "") or usual
 

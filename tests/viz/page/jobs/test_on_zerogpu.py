@@ -149,7 +149,7 @@ def test_page_stop_or_disconnect_ends_gpu_process(app: ServedApp, how: str) -> N
             status, is_stopped = "", False
             async with aclosing(session.submit("shuffle", LONG)) as shown:
                 async for status, _ in shown:
-                    if "layer" in status and not is_stopped:
+                    if "reading documents" in status and not is_stopped:
                         if how == "leave":
                             break
                         is_stopped = True
