@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from pine_engine import METHODS, Engine, InputError, TokenLayout, TokenRange, TraceConfig
 from pine_engine.engine import passes, reordering
 from pine_engine.engine.reordering import BASIN_RATIO, FirstPass, reorder_documents
+from pine_engine.network.registration import run_pass
 from tests.support.errors import has_field
 from tests.support.families import TinyLlama
 
@@ -166,7 +167,7 @@ def test_token_ranges_are_refused_for_reordering_and_merging_methods(engine: Eng
 def test_passes_compute_only_the_logits_that_are_read(
     engine: Engine, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts, run_pass = set(), passes.run_pass
+    counts = set()
 
     def counted(*args: Any, **options: Any) -> torch.Tensor:
         logits = run_pass(*args, **options)

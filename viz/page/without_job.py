@@ -81,8 +81,9 @@ def prepare_without(
         letter: prepare_answers(engine, without_document(form, letter), settings, trace=False)
         for letter in letters
     }
-    has_falls = result and result.answered and not engine.misfit("logprobs")
-    scores = prepare_left_out(cast("pine.Engine", engine), result, engine.model_name) if has_falls else None
+    scores = None
+    if result and result.answered and not engine.misfit("logprobs"):
+        scores = prepare_left_out(cast("pine.Engine", engine), result, engine.model_name)
     work = sum((job.work for job in (*jobs.values(), scores) if job), Work())
     return PreparedJob(work, partial(answer_without, form=form, jobs=jobs, scores=scores))
 
