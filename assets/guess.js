@@ -8,7 +8,7 @@ const MOVE_MS = 600;
 const swapped = ([first, second, ...others]) => [second, first, ...others];
 
 let table = null; // element, state, documents and functions of the last table of orders
-let riddle = null; // that is asked
+let pair = null; // orders before and after the swap of the guess, and their answers
 let isOver = () => {}; // called when the page is shown
 
 const part = (selector) => table.element.querySelector(`.page-guess ${selector}`);
@@ -18,7 +18,7 @@ const wasAsked = () => withStorage((storage) => storage.getItem(SEEN) ?? SEEN) !
 
 /* Return two orders that differ by a swap of the first two documents, and vanilla's answers, with different answers if
    there are such orders: the shown order or else the first one before the swap. Return null if no answers are known. */
-export const riddleOf = ({ methods, orders, shown }) => {
+export const pairOf = ({ methods, orders, shown }) => {
   const method = methods.find((one) => !one.is_order_invariant);
   if (!method) return null;
   const pairs = [shown, ...orders.keys()].map((before) => {
@@ -51,17 +51,17 @@ const chips = (order) =>
 
 /* Ask, and return true; false if the table has no such answers. */
 export const ask = () => {
-  riddle = table && riddleOf(table.state);
-  if (!riddle) return false;
-  const order = table.state.orders[riddle.before];
-  table.select(riddle.before);
+  pair = table && pairOf(table.state);
+  if (!pair) return false;
+  const order = table.state.orders[pair.before];
+  table.select(pair.before);
   if (part("h2").textContent !== table.state.question) part("form").reset();
   part("h2").textContent = table.state.question;
   part("[data-tally]").replaceChildren();
   part("ol").replaceChildren(...chips(order));
   part("[data-swap]").textContent = `Swap ${table.documents[order[0]].letter} and ${table.documents[order[1]].letter}.`;
   part("del").textContent = "";
-  part("ins").textContent = riddle.answers[0];
+  part("ins").textContent = pair.answers[0];
   part("output").textContent = "";
   setStage("asking");
   return true;
@@ -106,7 +106,7 @@ const drawTally = (truth) => {
 };
 
 const answer = (guess) => {
-  const { after, answers } = riddle;
+  const { after, answers } = pair;
   const truth = answers[0] === answers[1] ? "same" : "different";
   swap();
   if (truth === "different") part("del").textContent = answers[0];

@@ -121,8 +121,8 @@ export const shareOf = ({ falls }, document) =>
 export const likelihood = ({ falls }, document) => {
   const times = falls ? Math.exp(falls[document]) : 0;
   if (times < 1.1) return "";
-  const said = times < 10 ? times.toFixed(1) : Number(times.toPrecision(2));
-  return ` (With the document, the answer is ${said} times as likely.)`;
+  const factor = times < 10 ? times.toFixed(1) : Number(times.toPrecision(2));
+  return ` (With the document, the answer is ${factor} times as likely.)`;
 };
 
 /* Return a word with the badge of the document that it needs; the badge comes first: the end may be cut off. */

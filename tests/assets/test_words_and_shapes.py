@@ -73,13 +73,13 @@ def test_tally_has_shares_of_all_guesses(call: Call) -> None:
         (["x", "", "y"], 0, None),  # the swap of an order is not finished, or not computed
     ],
 )
-def test_riddle_prefers_a_swap_that_changes_the_answer(
+def test_guess_prefers_a_swap_that_changes_the_answer(
     call: Call, texts: list[str], shown: int, pair: Any
 ) -> None:
     orders = [[0, 1, 2], [1, 0, 2], [0, 2, 1], [1, 2, 0], [2, 0, 1], [2, 1, 0]][: len(texts)]
     answers = [{"text": text, "is_done": bool(text)} for text in texts]
     methods = [{"is_order_invariant": invariant, "answers": answers} for invariant in (True, False)]
-    found = call("guess.riddleOf", {"methods": methods, "orders": orders, "shown": shown})
+    found = call("guess.pairOf", {"methods": methods, "orders": orders, "shown": shown})
     assert (found and [found["before"], found["after"]]) == pair
     assert not found or found["answers"] == [texts[order] for order in pair]
 

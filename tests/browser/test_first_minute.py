@@ -92,7 +92,7 @@ ADD_LOADER = """
 () => document.querySelector(".contain").insertAdjacentHTML(
   "beforebegin", "<div id='late-loader' class='wrap default full translucent'>Loading</div>")
 """
-"""Script that adds the loader of gradio, which on a slow phone is still shown while the guess is asked."""
+"""Script that adds the loader of gradio, which a slow phone shows after the guess has begun."""
 
 SMALL_TARGETS = """
 () => [...document.querySelectorAll("button, select, [role=tab], input[type=range]")].filter((node) => {
