@@ -314,7 +314,7 @@ def test_orders_finished_before_stop_are_kept_beside_older_answers(events: dict[
         views.append(view)
         stop.requested = stop.requested or "Order 2 done" in str(last_values([view]).get("shuffle-status"))
     ended = last_values(views)
-    assert "Stopped. Completed orders are kept." in ended["shuffle-status"]
+    assert "Stopped. Finished answers are kept." in ended["shuffle-status"]
     assert len(json.loads(ended["shuffle-matrix"])["data"][0]["text"]) == 2
     assert len(certificate_of(ended["Run"]).orders) == 2 == len(ended["Run"].orders)
     answers = json.loads(ended["order-table"])["methods"][0]["answers"]
