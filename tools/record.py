@@ -32,7 +32,7 @@ from viz.page.internals.left_out_job import prepare_left_out
 from viz.page.selection import first_selection
 from viz.page.shuffle_job import prepare_shuffle
 from viz.page.why import METHODS, WHY_FILE, can_explain, why_record
-from viz.page.without_job import can_leave_out, falls_by_method, without_document
+from viz.page.without_job import can_leave_out, falls_of, without_document
 
 EXAMPLE = load_examples()[0].name
 MAX_NEW_TOKENS = 24
@@ -151,7 +151,7 @@ def _falls(engine: Engine, form: Form) -> dict[str, tuple[float, ...]]:
     *_, last = prepare_answers(engine, form, trace=False).views(engine)
     assert last.run is not None
     *_, scored = prepare_left_out(engine, last.run.result, engine.model_name).views(engine)
-    return falls_by_method(scored, form.order)
+    return falls_of(scored.scores, form.order)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from viz.page.form.form import Form, read_form
 from viz.page.jobs import zerogpu
 from viz.page.jobs.job_bar import ButtonJob, Updates, bind_job, request_stop
 from viz.page.jobs.sources import Choice, Sources
-from viz.page.without_job import WithoutView, can_leave_out, prepare_without
+from viz.page.without_job import WithoutView, can_leave_out, falls_of, prepare_without
 
 MAX_AUTOMATIC = 5  # documents, for all of which answers follow a run
 
@@ -104,7 +104,12 @@ def begin_without(
 def show_without(
     page: Workspace, shown: Shown, form: Form, accepted: str | None, view: WithoutView
 ) -> Updates:
-    """Return the updates of a view: the answers on the page, with those without a document."""
-    shown = shown.with_texts_without(form.order, view.texts, view.falls)
+    """Return the updates of a view: the answers on the page, with those without a document.
+
+    The scores are also those of the Lab.
+    """
+    shown = shown.with_texts_without(form.order, view.texts, falls_of(view.scores, form.order))
+    if shown.run:
+        shown = replace(shown, run=replace(shown.run, left_out={**shown.run.left_out, **view.scores}))
     updates = show(page, shown, accepted)
     return updates | {page.finished: shown.run} if view.is_complete and shown.run else updates

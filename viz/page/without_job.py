@@ -32,15 +32,15 @@ class WithoutView:
     Attributes:
         sentence: Progress in one line.
         texts: Finished answers.
-        falls: Fall of the log-probability of each answer on the page without each document, in nats.
-        num_left: Number of documents whose answers are not finished, and of answers without falls.
+        scores: Scores of the answers on the page without each document, by method.
+        num_left: Number of documents whose answers are not finished; 1 more while scores are missing.
         done: Work so far.
     """
 
     sentence: str = field(compare=False)
     texts: Texts
     num_left: int
-    falls: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    scores: "Mapping[str, pine.LeaveOneOut]" = field(default_factory=dict)
     done: Work = field(default=Work(), compare=False)
 
     @property
@@ -104,10 +104,10 @@ def answer_without(
     for number, (letter, job) in enumerate(jobs.items(), start=1):
         name = form.row.nouns.named(document_letter(letter))
         for shown in job.views(engine):
-            found = {card.method: card.text for card in shown.cards if shown.is_complete}
+            answers = {card.method: card.text for card in shown.cards if shown.is_complete}
             texts |= {
                 method: (*texts[method][:letter], text, *texts[method][letter + 1 :])
-                for method, text in found.items()
+                for method, text in answers.items()
             }
             sentence = f"Without {name} ({number} of {len(jobs)}): {shown.sentence}"
             num_left = len(jobs) - number + (not shown.is_complete) + (scores is not None)
@@ -115,11 +115,11 @@ def answer_without(
             yield view
         done += shown.done
     for scored in scores.views(engine) if scores else ():
-        falls = falls_by_method(scored, form.order)
+        complete = {one.score.method: one for one in scored.complete}
         number, count = scored.progress
         sentence = f"Log-probabilities without each {form.row.nouns.document}: prompt {number} of {count}"
         view = replace(
-            view, sentence=sentence, falls=falls, num_left=not scored.is_complete, done=done + scored.done
+            view, sentence=sentence, scores=complete, num_left=not scored.is_complete, done=done + scored.done
         )
         yield view
     nouns = form.row.nouns
@@ -127,9 +127,9 @@ def answer_without(
     yield replace(view, sentence=f"Done: answers without {left_out}.")
 
 
-def falls_by_method(view: LeftOutView, order: Order) -> dict[str, tuple[float, ...]]:
-    """Return the falls of complete scores of answers in one order, in the order of the letters."""
+def falls_of(scores: "Mapping[str, pine.LeaveOneOut]", order: Order) -> dict[str, tuple[float, ...]]:
+    """Return the fall of the log-probability of each answer in an order, in the order of the letters."""
     return {
-        one.score.method: tuple(fall for _, fall in sorted(zip(order, one.differences, strict=True)))
-        for one in view.complete
+        method: tuple(fall for _, fall in sorted(zip(order, one.differences, strict=True)))
+        for method, one in scores.items()
     }

@@ -25,8 +25,8 @@ from viz.page.answers.shown import Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.form.documents import Entries, entries_from, entries_json
-from viz.page.without import MAX_AUTOMATIC, begin_without, letters_to_run
-from viz.page.without_job import WithoutView, prepare_without, without_document
+from viz.page.without import MAX_AUTOMATIC, begin_without, letters_to_run, show_without
+from viz.page.without_job import WithoutView, falls_of, prepare_without, without_document
 
 METHODS = ("vanilla", "pine")
 RUNS = Runs()
@@ -63,9 +63,14 @@ def test_answers_equal_those_of_a_run_without_the_card(
 def test_falls_are_those_of_leave_one_out_in_the_order_of_the_letters(engine: Engine, run: Run) -> None:
     *views, last = views_of(prepare_without, engine, run.form, (0,), DEFAULTS, run.result)
     expected = engine.leave_one_out(run.result)
-    by_slot = {name: [falls[letter] for letter in run.order] for name, falls in last.falls.items()}
+    falls = falls_of(last.scores, run.order)
+    by_slot = {name: [of_letter[letter] for letter in run.order] for name, of_letter in falls.items()}
     assert by_slot == {name: list(one.differences) for name, one in expected.items()}
-    assert last.is_complete and all(view.is_complete == (view.falls == last.falls) for view in views)
+    assert last.is_complete and all(view.is_complete == (view.scores == last.scores) for view in views)
+    updates = show_without(built(workspace), shown_of(run), run.form, "", last)
+    (shown,) = (value for value in updates.values() if isinstance(value, Shown))
+    assert shown.run is not None and shown.run.left_out == expected  # the Lab does not compute them again
+    assert shown.orders[run.order].falls == falls
     assert pickle.loads(pickle.dumps(last)) == last
 
 
@@ -98,11 +103,12 @@ def complete(shown: Shown) -> Shown:
     return shown.with_texts_without(shown.form.order, {name: ("x", "y", "z") for name in METHODS})
 
 
-def test_job_begins_beside_answers_to_the_same_inputs_only(run: Run) -> None:
-    def workspace() -> Workspace:
-        with gr.Blocks():
-            return Workspace()
+def workspace() -> Workspace:
+    with gr.Blocks():
+        return Workspace()
 
+
+def test_job_begins_beside_answers_to_the_same_inputs_only(run: Run) -> None:
     page = built(workspace)
     form, shown = run.form, shown_of(run)
 
