@@ -1,5 +1,5 @@
 /* The table of answers as plain data: texts, marks and places for one selected order. assets/order_table.js draws it. */
-import { plural } from "../viz/drawing/common.js";
+import { isSame, plural } from "../viz/drawing/common.js";
 import { partsOf } from "./ribbons.js";
 
 const MARKS = { true: "✓", false: "✗" };
@@ -21,6 +21,14 @@ const doneOf = (answers) => answers.filter((answer) => answer?.is_done);
 export const sequenceOf = (orders, document) => {
   const slots = orders.map((order) => order.indexOf(document));
   return [...orders.keys()].sort((left, right) => slots[left] - slots[right]);
+};
+
+/* Return the index of the order to show once the state changed from `before`: the order of the form, if its answers are
+   known; else that of the run, if its orders are others; else the one shown before, -1 for none. */
+export const shownAfter = (before, state, entered, shown) => {
+  const current = state.orders.findIndex((order) => isSame(order, entered));
+  if (current >= 0) return current;
+  return isSame(before.flat(), state.orders.flat()) ? shown : state.shown;
 };
 
 /* Return the number of each distinct answer, from 1. */

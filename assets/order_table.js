@@ -4,7 +4,7 @@
 import { h, isSame, isStill } from "../viz/drawing/common.js";
 import { compare, markWords } from "./answers.js";
 import { offer } from "./guess.js";
-import { tableOf } from "./order_rows.js";
+import { shownAfter, tableOf } from "./order_rows.js";
 import { joinAnswer } from "./ribbons.js";
 
 const STEP_MS = 1100;
@@ -293,11 +293,8 @@ export const mount = ({ element, props, watch }) => {
   const read = (value = props.value) => {
     const before = state;
     state = JSON.parse(value);
-    const isOther = !isSame(before.orders.flat(), state.orders.flat());
-    if (isOther) setTimer(null);
-    if (isOther || shown < 0) shown = state.shown;
-    const current = state.orders.findIndex((order) => isSame(order, entered));
-    if (current >= 0) shown = current;
+    if (!isSame(before.orders.flat(), state.orders.flat())) setTimer(null);
+    shown = shownAfter(before.orders, state, entered, shown);
     markChanges(state.changed);
     draw();
     return offer({ element, state, documents: props.documents, select }, playOnce);

@@ -142,3 +142,18 @@ def test_orders_text_names_all_some_or_a_sample(call: Call, size: int, count: in
 
 def test_bars_are_read_from_far_to_near(call: Call) -> None:
     assert table(call, [answer("x"), None])["rows"][0]["barsLabel"] == "From far to near: A B"
+
+
+@pytest.mark.parametrize(
+    ("before", "entered", "shown", "after"),
+    [
+        ([[0, 1]], [1, 0], -1, -1),  # more about the same orders, while the form has another one
+        ([[0, 1]], [0, 1], -1, 0),
+        ([], [1, 0], -1, 0),
+        ([[1, 0]], [], 3, 0),
+    ],
+)
+def test_order_of_the_form_is_shown(
+    call: Call, before: list[list[int]], entered: list[int], shown: int, after: int
+) -> None:
+    assert call("order_rows.shownAfter", before, {"orders": [[0, 1]], "shown": 0}, entered, shown) == after
