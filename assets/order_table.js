@@ -194,7 +194,7 @@ export const mount = ({ element, props, watch }) => {
     slider.value = sequence.indexOf(shown);
     slider.setAttribute("aria-valuetext", table.status);
     part(".page-order-head h2").textContent = state.headline;
-    part("[data-click-target=challenge-0]").hidden = !state.changed;
+    part("[data-click-target=challenge-back]").hidden = !state.changed;
     part(".page-order-source").hidden = !state.source;
     part(".page-order-source span").textContent = state.source;
     part(".page-order-source button").textContent = state.rerun;

@@ -274,9 +274,26 @@ def test_challenge_fills_the_form_and_plays(page: Page) -> None:
     expect(page.locator("#example input")).to_have_value(CHALLENGE.name)
     page.locator("[data-method=pine]").evaluate("node => node.scrollIntoView({ block: 'start' })")
     expect(page.locator(".page-order-head h2")).to_be_in_viewport(ratio=1)
-    page.get_by_role("button", name="Back to the example").click()
+    page.get_by_role("button", name="Back", exact=True).click()
     expect(page.locator("#example input")).to_have_value(DEFAULT.name)
     expect(page.locator(".page-changed")).to_have_count(0)
+
+
+def test_way_back_from_a_challenge_restores_own_texts(page: Page) -> None:
+    expect_order(page, "Order 1 of 6: A B C")
+    page.locator("#question textarea").fill("When was the mill built?")
+    text(page, 3).fill("The mill of Vask was built in 1888.")
+    expect(page.locator("#answers-stale")).to_contain_text("text of C")
+    own = texts(page)
+    page.get_by_role("button", name="Try to break it").click()
+    page.get_by_role("button", name=CHALLENGE.challenge).click()
+    expect(text(page, 4)).to_have_value(CHALLENGE.documents[3].text)
+    page.get_by_role("button", name="Back", exact=True).click()
+    expect(page.locator("#question textarea")).to_have_value("When was the mill built?")
+    expect(page.locator("#documents .page-text")).to_have_count(3)
+    assert sorted(texts(page)) == sorted(own)
+    expect(page.locator("#answers-stale")).to_contain_text("text of C")
+    expect(page.get_by_role("button", name="Back", exact=True)).to_be_hidden()
 
 
 @pytest.mark.parametrize("locale", ["en-US", "de-DE", "es-MX"])

@@ -101,28 +101,30 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         timer = gr.Timer(1.0)
         stream = gr.Button(visible="hidden", elem_id="open-stream")  # pressed by assets/events.js
 
-        bind_choices(workspace)
+        returned = bind_choices(workspace)
         triggers = [page.load, ready.change, workspace.task.change]
         bind_misfits(boxes, sources, chosen=chosen, task=workspace.task, triggers=triggers)
         run_event = bind_workspace(workspace, sources, chosen, settings, reader)
         counting = Counting(workspace, sweep, stale, sources, settings)
         runs = [run_event, shuffle_event, resumed]
         bind_without(workspace, sources, chosen, settings, runs)
+        finishing = [*runs, returned]  # events that set the finished run
         events = [*runs, bind_sweep(sweep, workspace, sources, chosen, settings)]
         bind_counting(counting, chosen=chosen, ready=ready, runs=events)
         with see_it:
-            opened = bind_share(ShareBar(workspace, inside), page, settings, disk, sources.kept, runs)
+            opened = bind_share(ShareBar(workspace, inside), page, settings, disk, sources.kept, finishing)
         recorded = opened.then(  # the page may show the first example's recorded answers
             lambda shown: tutorial_recording().run if shown.recorded else gr.skip(),
             workspace.shown,
             workspace.finished,
             **PRIVATE_EVENT,
         )
-        _bind_drawings(tabs, [recorded, *runs], Drawings(why, tutorial, inside, workspace.shown))
+        _bind_drawings(tabs, [recorded, *finishing], Drawings(why, tutorial, inside, workspace.shown))
         for trigger in (page.load, timer.tick, chosen.change):
             trigger(bind(look, sources), chosen, [model, ready, timer, *notes], **STATE_EVENT)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
-        results = [workspace.finished, workspace.shown, drawn, inside.attention, inside.left_out]
+        results = [workspace.finished, workspace.shown, workspace.before, drawn]
+        results += [inside.attention, inside.left_out]
         page.unload(bind(release_results, page, results))
         # A disconnect is not reported for calls outside of the queue.
         page.queue(api_open=False)

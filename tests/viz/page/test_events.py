@@ -65,7 +65,7 @@ def test_event_that_writes_a_followed_state_is_queued(page: gr.Blocks) -> None:
     assert {event.name for event in writers if event.queue} == {"look", "load", "run", "resume"}
     # These change the form, too, whose change is followed.
     others = {event.name for event in writers if not event.queue}
-    assert others == {"pick", "take_challenge", "restore", "open_file"}
+    assert others == {"pick", "take_challenge", "go_back", "restore", "open_file"}
 
 
 def test_handlers_with_event_data_receive_it(page: gr.Blocks) -> None:

@@ -13,32 +13,34 @@ from viz.page.common.failures import notice
 from viz.page.common.widgets import PRIVATE_EVENT, bind
 from viz.page.form.documents import capital, entries_json, read_entries
 from viz.page.form.editor import question_words, words
-from viz.page.form.examples import load_examples
-from viz.page.form.form import Form, shown_instruction
+from viz.page.form.examples import example_of, load_examples
+from viz.page.form.form import Form, read_form, shown_instruction
 from viz.page.form.options import DEFAULT_METHODS
 from viz.page.jobs.job_bar import Updates
 
+MAX_BEFORE = 3  # restorable states of the page before challenges, each with its results
 PLAY = "(table) => document.dispatchEvent(new CustomEvent('pine:play', { detail: table }))"
 """Script: play all orders of the answers in the table, which it may not have drawn yet."""
 
 
-def bind_choices(page: Workspace) -> None:
-    """Connect the two dropdowns."""
+def bind_choices(page: Workspace) -> Any:
+    """Connect the two dropdowns and the challenges; return the event of their way back."""
     # The input event also fires when the list is left without a choice.
     inputs, outputs = [page.example, page.task], [page.picked, *filled_widgets(page)]
     picked = [page.picked, *inputs]
     page.example.change(bind(pick, page, False), picked, outputs, **PRIVATE_EVENT)
     page.example.select(bind(pick, page, True), picked, outputs, **PRIVATE_EVENT)
+    before, restored = [page.before, *page.kept], [page.before, *dict.fromkeys([*page.kept, *outputs])]
     for name, button in page.challenges.items():
-        button.click(
-            bind(take_challenge, page, name), page.task, [page.example, *outputs], **PRIVATE_EVENT
-        ).success(None, page.order_table, None, js=PLAY, **PRIVATE_EVENT)
+        taken = button.click(bind(take_challenge, page, name), before, restored, **PRIVATE_EVENT)
+        taken.success(None, page.order_table, None, js=PLAY, **PRIVATE_EVENT)
     page.task.input(
         bind(pick_task, page),
         [page.task, page.instruction, page.editor.cards],
         [page.instruction, page.heading, page.question, page.editor.cards, page.editor.pasted],
         **PRIVATE_EVENT,
     )
+    return page.back.click(bind(go_back, page), [page.task, page.before], restored, **PRIVATE_EVENT)
 
 
 def pick_example(page: Workspace, name: str | None, task: str) -> Updates:
@@ -55,9 +57,28 @@ def pick(page: Workspace, is_selected: bool, picked: str | None, name: str | Non
     return pick_example(page, name, task) if (name == picked) is is_selected else gr.skip()
 
 
-def take_challenge(page: Workspace, name: str, task: str) -> Updates:
-    """Return the updates that select an example and fill the form with it."""
-    return {page.example: name} | pick_example(page, name, task)
+def take_challenge(page: Workspace, name: str, before: tuple[Any, ...], *values: Any) -> Updates:
+    """Return the updates that select a challenge, fill the form with it, and keep the values it replaces.
+
+    An unchanged challenge is not kept.
+    """
+    form = read_form(*values[: len(page.inputs)])
+    replaced = example_of(form)
+    if not (replaced and replaced.challenge):
+        before = (*before, values)[-MAX_BEFORE:]
+    return {page.before: before, page.example: name} | pick_example(page, name, form.task)
+
+
+def go_back(page: Workspace, task: str, before: tuple[Any, ...]) -> Updates:
+    """Return the updates that restore the page before a challenge, or fill in the first example."""
+    if not before:
+        name = load_examples()[0].name
+        return {page.example: name} | pick_example(page, name, task)
+    *earlier, values = before
+    kept, form = dict(zip(page.kept, values, strict=True)), read_form(*values[: len(page.inputs)])
+    updates = filled(page, form, accepted=kept[page.accepted], note="", named=task, shown=kept[page.shown])
+    unchanged = {widget: kept[widget] for widget in (page.typed, page.note)}
+    return kept | updates | unchanged | {page.picked: kept[page.example], page.before: tuple(earlier)}
 
 
 def pick_task(page: Workspace, task: str, instruction: str, documents: str) -> Updates:

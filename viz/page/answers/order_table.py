@@ -39,7 +39,7 @@ def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
     letters = [document_segment(index) for index in range(MAX_DOCUMENTS)]
     return gr.HTML(
         order_table_json(shown, accepted),
-        html_template=render("order_table.html", positions=anchor("Positions"), challenges=challenges()[1:]),
+        html_template=render("order_table.html", positions=anchor("Positions"), challenges=challenges()),
         js_on_load="pine.order_table.mount({ element, props, watch });",
         apply_default_css=False,
         elem_id="order-table",
@@ -49,9 +49,9 @@ def build_order_table(shown: Shown, accepted: Sequence[str]) -> gr.HTML:
 
 
 def challenges() -> list[tuple[int, str]]:
-    """Return number and label of the first example, which has no label, and of its challenges."""
+    """Return number and label of each challenge of the first example."""
     labels = [example.challenge for example in load_examples()]
-    return [(number, label) for number, label in enumerate(labels) if label or not number]
+    return [(number, label) for number, label in enumerate(labels) if label]
 
 
 def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:

@@ -77,11 +77,12 @@ class Workspace:
             self.order_table = build_order_table(shown, first.answers)
             self.sharing = gr.Row(elem_classes="page-row page-share")
             self.note = gr.HTML(notice(first.note, kind="note"), elem_id="example-note")
-            # The menu above the table presses these buttons: the first example, and examples that test it.
+            # The menu above the table presses these buttons: examples that test the first, and the way back.
             self.challenges = {
                 examples[number].name: gr.Button(label, visible="hidden", elem_id=f"challenge-{number}")
                 for number, label in challenges()
             }
+            self.back = gr.Button(visible="hidden", elem_id="challenge-back")
             with gr.Accordion("Paste, upload, settings", open=False, elem_id="settings"):
                 with gr.Row(elem_classes="page-row page-documents-head"):
                     self.heading = gr.HTML(f"<h3>{capital(nouns.documents)}</h3>", min_width=80)
@@ -102,6 +103,9 @@ class Workspace:
         self.outputs += [self.stale, self.example, self.accepted]
         self.inputs: list[Any] = [self.task, self.question, self.instruction, self.methods, self.length]
         self.inputs += [self.editor.cards, self.chat_template_kwargs]
+        self.before = gr.State(())  # values of `kept` before each challenge
+        self.kept: list[Any] = [*self.inputs, self.accepted, self.typed, self.example, self.note]
+        self.kept += [self.shown, self.finished]
 
     def _build_settings(self, first: FormExample) -> None:
         with gr.Row(elem_classes="page-row"):

@@ -27,7 +27,7 @@ from viz.page.common.failures import notice
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.form import form as form_module
 from viz.page.form.documents import Entry, entries_from, entries_json
-from viz.page.form.examples import load_examples
+from viz.page.form.examples import NO_EXAMPLE, load_examples
 from viz.page.form.form import Form, read_form
 from viz.page.form.options import DEFAULT_METHODS
 from viz.page.jobs.loader import EngineSource
@@ -158,12 +158,48 @@ def test_the_accepted_answers_of_examples_can_be_scored() -> None:
 def test_challenge_changes_the_first_example_and_has_a_remark(page: Workspace) -> None:
     first, *others = load_examples()
     challenges = [example for example in others if example.challenge]
-    assert [example.name for example in (first, *challenges)] == list(page.challenges)
+    assert [example.name for example in challenges] == list(page.challenges)
     for example in challenges:
         assert {*example.documents} & {*first.documents} and example.note
-        updates = filling.take_challenge(page, example.name, first.task)
+        updates = filling.take_challenge(page, example.name, (), *kept(page, first.form(DEFAULT_METHODS)))
         assert updates[page.example] == updates[page.picked] == example.name
         assert updates[page.question] == example.question
+
+
+def kept(page: Workspace, form: Form, **others: Any) -> list[Any]:
+    """Return the values that a challenge replaces, in the order of `page.kept`."""
+    answers = Shown(form, (AnswerCard("pine", text="x"),))
+    fields = [form.task, form.question, form.instruction, form.methods, form.max_new_tokens]
+    fields += [entries_json(form.entries), "", "", "", NO_EXAMPLE, "", answers, None]
+    values = dict(zip(page.kept, fields, strict=True))
+    return list((values | {getattr(page, name): value for name, value in others.items()}).values())
+
+
+def test_way_back_restores_everything_before_a_challenge(page: Workspace) -> None:
+    own, (example, other) = form_of(instruction="Be brief.", methods=("pine",)), list(page.challenges)[:2]
+    before = kept(page, own, accepted="yes", typed="yes", note="mine", finished="a run")
+    taken = filling.take_challenge(page, example, (), *before)
+    again = filling.take_challenge(page, other, taken[page.before], *values_after(page, taken, before))
+    back = filling.go_back(page, own.task, again[page.before])
+    assert values_after(page, again | back, before) == before
+    assert back[page.picked] == NO_EXAMPLE and back[page.origin] == (own, None) and back[page.before] == ()
+    first = filling.go_back(page, own.task, ())
+    assert first[page.example] == first[page.picked] == load_examples()[0].name
+
+
+def test_edited_challenge_is_restored_before_what_it_replaced(page: Workspace) -> None:
+    example, other = list(page.challenges)[:2]
+    before = kept(page, form_of())
+    taken = filling.take_challenge(page, example, (), *before)
+    edited = values_after(page, taken | {page.question: "And the tower?"}, before)
+    again = filling.take_challenge(page, other, taken[page.before], *edited)
+    back = filling.go_back(page, "retrieval_qa", again[page.before])
+    assert back[page.question] == "And the tower?" and back[page.before] == (tuple(before),)
+
+
+def values_after(page: Workspace, updates: dict[Any, Any], before: list[Any]) -> list[Any]:
+    """Return the values of `page.kept` after updates."""
+    return [updates.get(widget, value) for widget, value in zip(page.kept, before, strict=True)]
 
 
 # Molecules
