@@ -19,7 +19,7 @@ from pine_engine.methods.table import TUTORIAL_METHODS
 from pine_engine.prompts.tasks import TASKS
 from viz.page.answers.answering import prepare_answers
 from viz.page.answers.order_answers import OrderAnswers
-from viz.page.answers.recordings import ANSWERS_FILE, write_answers
+from viz.page.answers.recordings import ANSWERS_FILE, MAX_NEW_TOKENS, write_answers
 from viz.page.answers.run import Run
 from viz.page.answers.shared import record_of_run
 from viz.page.answers.tutorial_recording import TUTORIAL_RECORDING, Recording, write_recording
@@ -35,7 +35,6 @@ from viz.page.why import METHODS, WHY_FILE, can_explain, why_record
 from viz.page.without_job import can_leave_out, falls_of, without_document
 
 EXAMPLE = load_examples()[0].name
-MAX_NEW_TOKENS = 24
 
 
 def record(engine: Engine, form: Form, *, example: str) -> Recording:

@@ -27,6 +27,7 @@ from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.answering import is_correct_by, scoring_note
 from viz.page.answers.base_rate import base_rate_sentence
 from viz.page.answers.order_answers import Order, OrderAnswers
+from viz.page.answers.recordings import MAX_NEW_TOKENS
 from viz.page.answers.shown import Shown
 from viz.page.common.limits import MAX_DOCUMENTS
 from viz.page.form.examples import example_of, load_examples
@@ -105,7 +106,8 @@ def _source(orders: Mapping[Order, OrderAnswers]) -> dict[str, str]:
     own = f", except {join_words(names)} from your run" if names else ""
     if others[0].source == "shared":
         return {"source": f"Not checked. {others[0].origin}{own}.", "rerun": "Check"}
-    source = f"Selected example. {others[0].origin}{own}; another dtype can differ."
+    length = f", at most {MAX_NEW_TOKENS} new tokens"
+    source = f"Selected example. {others[0].origin}{length}{own}; another dtype or limit can differ."
     return {"source": source, "rerun": "Run live"}
 
 

@@ -14,6 +14,7 @@ from viz.page.form.form import Form
 
 RECORDED = Path(__file__).parents[3] / "assets" / "recorded"
 ANSWERS_FILE = RECORDED / "answers.json"
+MAX_NEW_TOKENS = 24  # of a recorded answer; a run has the maximum of the form, which can be higher
 
 _ANSWERS = TypeAdapter(dict[str, RunRecord])
 

@@ -16,7 +16,7 @@ from viz.figures.method_positions import plot_method_positions
 from viz.figures.positions_by_order import DocumentPositions
 from viz.page.answers.order_answers import Order, OrderAnswers
 from viz.page.answers.order_table import document_bars, order_table_json, query_place
-from viz.page.answers.recordings import recorded_of
+from viz.page.answers.recordings import MAX_NEW_TOKENS, recorded_of
 from viz.page.answers.run import Run
 from viz.page.answers.shown import Shown, keep_earlier
 from viz.page.form.examples import FormExample, load_examples
@@ -134,7 +134,8 @@ def test_order_table_without_accepted_answers_scores_nothing() -> None:
     answers = [answer for method in state["methods"] for answer in method["answers"]]
     assert len(answers) == 6 * len(DEFAULT_METHODS)
     assert {answer["is_correct"] for answer in answers} == {None} and "correct" not in state["finding"]
-    assert "another dtype" in state["source"] and table()["source"] == "", "only recorded answers have one"
+    assert f"at most {MAX_NEW_TOKENS} new tokens" in state["source"]
+    assert table()["source"] == "", "only recorded answers have one"
 
 
 def test_cut_off_answer_is_not_correct_but_contains_the_answer() -> None:
@@ -159,7 +160,7 @@ def test_answers_of_a_run_beside_recorded_ones_are_named_and_count_if_they_agree
     mixed = keep_earlier(shown(earlier=recorded), view)
     assert mixed.orders[OTHER].changed == {"pine"} and mixed.orders[OTHER].texts["pine"] == "blue"
     state = table(mixed)
-    assert "Precomputed with Old, except C A B from your run;" in state["source"]
+    assert "new tokens, except C A B from your run;" in state["source"]
     flags = [[one and one["is_comparable"] for one in method["answers"]] for method in state["methods"]]
     assert flags == [[True, True, None], [True, False, None]]
     assert "Vanilla gave 2 answers," in state["finding"] and "PINE gave 1 answer," in state["finding"]

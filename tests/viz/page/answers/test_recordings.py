@@ -11,7 +11,13 @@ from pine_engine.engine.engine import Engine
 from tests.support.tokenizers import letter_tokenizer
 from tools.record import run_example
 from viz.page.answers.order_table import order_table_json
-from viz.page.answers.recordings import is_current, recorded_answers, recorded_of, write_answers
+from viz.page.answers.recordings import (
+    MAX_NEW_TOKENS,
+    is_current,
+    recorded_answers,
+    recorded_of,
+    write_answers,
+)
 from viz.page.answers.shared import record_of_run, shown_of
 from viz.page.form.examples import load_examples
 from viz.page.form.options import DEFAULT_METHODS
@@ -29,13 +35,14 @@ def test_recorded_answers_are_of_the_current_examples() -> None:
         recorded = recorded_answers()[example.name]
         assert is_current(recorded, example), "an example was changed: run `make record`"
         assert recorded.orders and recorded.source == "recorded"
+        assert recorded.max_new_tokens == MAX_NEW_TOKENS, "the page states this maximum"
         assert [answer.method for answer in recorded.answers] == DEFAULT_METHODS
 
 
 def test_recorded_answers_are_read_back(engine: Engine, tmp_path: Path) -> None:
     recorded = record_of_run(run_example(engine, EXAMPLES[0]))
     assert recorded.origin == "Precomputed with tiny (float32, r7)" and recorded.orders
-    assert {answer.num_tokens for answer in recorded.answers} == {24}
+    assert {answer.num_tokens for answer in recorded.answers} == {MAX_NEW_TOKENS}
     file = tmp_path / "answers.json"
     write_answers({"Keys": recorded}, file)
     assert recorded_answers(file) == {"Keys": recorded}
