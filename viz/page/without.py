@@ -22,6 +22,7 @@ from viz.page.jobs.sources import Choice, Sources
 from viz.page.without_job import WithoutView, can_leave_out, falls_of, prepare_without
 
 MAX_AUTOMATIC = 5  # documents, for all of which answers follow a run
+PRESS_EYE = "To see which document each word needs, press the eye of a document."
 
 
 def bind_without(
@@ -46,7 +47,7 @@ def bind_without(
 def letters_to_run(form: Form, shown: Shown, left_out: int) -> list[int]:
     """Return the documents without which answers are missing, the one of the pressed eye first.
 
-    They are those of all documents, or of the pressed one alone if there are many.
+    A pressed eye of many documents needs the answers without its document alone.
 
     Args:
         form: Form.
@@ -59,7 +60,7 @@ def letters_to_run(form: Form, shown: Shown, left_out: int) -> list[int]:
         for letter in sorted(form.order)
         if any(known.get(method, (None,) * len(form.entries))[letter] is None for method in form.methods)
     ]
-    if len(form.entries) > MAX_AUTOMATIC:
+    if left_out >= 0 and len(form.entries) > MAX_AUTOMATIC:
         return [letter for letter in missing if letter == left_out]
     return sorted(missing, key=lambda letter: letter != left_out)
 
@@ -73,10 +74,11 @@ def begin_without(
     model: Choice | None,
     accepted: str | None,
     *values: Any,
-) -> ButtonJob | None:
-    """Return the job of the missing answers; None after a run that has none, or has them at a price.
+) -> ButtonJob | str:
+    """Return the job of the missing answers, or "" if there are none.
 
-    The price is the requests of an endpoint, the visitor's quota of ZeroGPU, or the time of other visitors.
+    After a run, many answers are not computed, nor those that have a price: the requests of an endpoint, the
+    visitor's quota of ZeroGPU, or the time of other visitors. Then the sentence says how to get them.
 
     Raises InputError if an eye is pressed without answers to these inputs.
     """
@@ -84,12 +86,14 @@ def begin_without(
     letter = int(left_out) if left_out in form.order else -1  # not NaN, or a removed document
     if not shown.finished_orders((form, model), form.methods) or form.order not in shown.orders:
         if letter < 0:
-            return None
+            return ""
         raise InputError("No answers in this order. Run the order, then hide a document.")
     has_price = zerogpu.IS_ZEROGPU or runs.num_open or shown.run is None or not shown.run.has_internals
     letters = letters_to_run(form, shown, letter)
-    if not letters or (letter < 0 and (has_price or not can_leave_out(form))):
-        return None
+    if not letters or (letter < 0 and not can_leave_out(form)):
+        return ""
+    if letter < 0 and (has_price or len(form.entries) > MAX_AUTOMATIC):
+        return PRESS_EYE
     arguments = {"form": form, "letters": tuple(letters), "settings": settings}
     if shown.run and shown.run.order == form.order and len(letters) > 1:
         arguments["result"] = replace(shown.run.result, traces={})

@@ -25,7 +25,8 @@ from viz.page.answers.shown import Shown
 from viz.page.answers.workspace import Workspace
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.form.documents import Entries, entries_from, entries_json
-from viz.page.without import MAX_AUTOMATIC, begin_without, letters_to_run, show_without
+from viz.page.jobs.job_bar import ButtonJob
+from viz.page.without import MAX_AUTOMATIC, PRESS_EYE, begin_without, letters_to_run, show_without
 from viz.page.without_job import WithoutView, falls_of, prepare_without, without_document
 
 METHODS = ("vanilla", "pine")
@@ -96,7 +97,7 @@ def test_documents_without_answers_are_run_the_pressed_one_first(run: Run) -> No
     assert letters_to_run(run.form, known, 2) == [2, 1]
     many = form_of(entries_from([("", str(number)) for number in range(MAX_AUTOMATIC + 1)]))
     long = replace(shown, form=many, run=None, earlier={many.order: OrderAnswers({})})
-    assert (letters_to_run(many, long, 4), letters_to_run(many, long, -1)) == ([4], [])
+    assert (letters_to_run(many, long, 4), letters_to_run(many, long, -1)) == ([4], [*many.order])
 
 
 def complete(shown: Shown) -> Shown:
@@ -120,22 +121,26 @@ def test_job_begins_beside_answers_to_the_same_inputs_only(run: Run) -> None:
         return begin_without(page, DEFAULTS, runs, letter, shown, None, "", *values, texts)
 
     press = begin(-1, shown)
-    assert press is not None and begin(1, shown) is not None
-    assert (
-        begin(math.nan, complete(shown)) is begin(None, complete(shown)) is begin(7, complete(shown)) is None
-    )
+    assert isinstance(press, ButtonJob) and isinstance(begin(1, shown), ButtonJob)
+    for letter in (math.nan, None, 7, -1, 0):
+        assert begin(letter, complete(shown)) == ""
     others = entries_from([("", "other"), ("", "green"), ("", "hats")])
-    assert begin(-1, shown, others) is None
+    assert begin(-1, shown, others) == ""
     with pytest.raises(InputError):
         begin(0, shown, others)
     busy = Runs()
     with busy.recorded(busy.new("compare", ["pine"], StopFlag())):
-        assert begin(-1, shown, runs=busy) is None and begin(1, shown, runs=busy) is not None
-    assert begin(-1, complete(shown)) is None and begin(0, complete(shown)) is None
+        assert begin(-1, shown, runs=busy) == PRESS_EYE
+        assert isinstance(begin(1, shown, runs=busy), ButtonJob)
     recorded = Shown(
         form, shown.cards, earlier={run.order: replace(run.orders[run.order], source="recorded")}
     )
-    assert begin(-1, recorded) is None and begin(0, recorded) is not None
+    assert begin(-1, recorded) == PRESS_EYE and isinstance(begin(0, recorded), ButtonJob)
+    many = form_of(entries_from([("", str(number)) for number in range(MAX_AUTOMATIC + 1)]))
+    orders = {many.order: OrderAnswers(dict.fromkeys(METHODS, "x"))}
+    after = shown_of(replace(run, form=many, orders=orders))
+    assert begin(-1, after, many.entries) == PRESS_EYE
+    assert isinstance(begin(4, after, many.entries), ButtonJob)
 
 
 def test_table_and_record_have_the_answers_without_each_document(run: Run) -> None:

@@ -89,7 +89,7 @@ def request_stop(flag: StopFlag) -> Any:
 
 def bind_job(
     bar: JobBar,
-    begin: Callable[..., ButtonJob | None],
+    begin: Callable[..., ButtonJob | str],
     inputs: Sequence[Any],
     outputs: Sequence[Any],
     sources: Sources,
@@ -103,7 +103,7 @@ def bind_job(
 
     Args:
         bar: Widgets of the job.
-        begin: Return the job for the values of `inputs`, None for nothing to do, or raise PineError.
+        begin: Return the job for the values of `inputs`, or the status without one, or raise PineError.
         inputs: Widgets with the arguments of `begin`.
         outputs: All widgets that the job updates.
         sources: Models of the page.
@@ -136,7 +136,7 @@ def bind_resume(bars: Sequence[JobBar], outputs: Sequence[Any], sources: Sources
 
 def run(
     bar: JobBar,
-    begin: Callable[..., ButtonJob | None],
+    begin: Callable[..., ButtonJob | str],
     sources: Sources,
     stop: StopFlag,
     choice: Choice | None,
@@ -149,8 +149,8 @@ def run(
     except PineError as error:
         yield end_status(bar, notice(explain(error), kind="error"))
         return
-    if press is None:
-        yield {bar.status: gr.skip()}  # gradio refuses an empty update
+    if isinstance(press, str):
+        yield {bar.status: notice(press)}
         return
     submit = partial(sources.submit, press.job, press.task, choice, stop)
     current, steps = sources.kept.start(key, (bar, press), submit, current_caller())
