@@ -6,10 +6,13 @@ const MARKS = { true: "✓", false: "✗" };
 const WORDS = { true: "correct", false: "incorrect" };
 const CUT_OFF = "contains the answer, cut off";
 const SHORT_VERDICTS = { tie: "=", "no verdict": "–", "no choice": "–" };
-const NUM_SHADES = 6; // of distinct answers, in the stylesheet
+const NUM_SHADES = 6; // of distinct answers, in the stylesheet; as many again are notched
 const MAX_BEFORE = 24; // characters of an answer in its chip before its first source
 
 const wordOf = (answer) => (answer.is_cut_off ? CUT_OFF : WORDS[answer.is_correct]);
+
+/* Return the sign of a distinct answer whose shade is that of an earlier one: a letter, or two signs from the 39th on. */
+const repeatSign = (number) => (number > 2 * NUM_SHADES ? (number - 2 * NUM_SHADES + 9).toString(36) : "");
 
 const nounOf = ({ nouns }) => nouns?.[0] ?? "verdict";
 
@@ -45,7 +48,7 @@ export const markOf = (answer, documents, numbers) => {
   const { verdict } = answer;
   const number = numbers.get(valueOf(answer));
   const badge = documents.find((one) => one.letter === verdict);
-  const name = badge ? verdict : (SHORT_VERDICTS[verdict] ?? "");
+  const name = badge ? verdict : (SHORT_VERDICTS[verdict] ?? repeatSign(number));
   const words = [verdict ? `${nounOf(answer)} ${verdict}` : `answer ${number}`, wordOf(answer)];
   if (!answer.is_comparable) words.push("computed with another dtype than the other orders");
   return {

@@ -79,12 +79,16 @@ def test_equal_answers_have_one_shade(call: Call) -> None:
     assert ticks[1]["says"].endswith("computed with another dtype than the other orders")
 
 
-def test_distinct_answer_is_one_chip_and_after_six_notched(call: Call) -> None:
+def test_distinct_answer_is_one_chip_with_an_unrepeated_mark(call: Call) -> None:
     texts = ["x", *"yxyzuvwt"]
     shown = table(call, list(map(answer, texts)), orders=[[0, 1]] * len(texts))
     chips = shown["chips"]
     assert [chip["text"] for chip in chips] == list(dict.fromkeys(texts))
     assert len({(chip["mark"]["shade"], chip["mark"]["isNotched"]) for chip in chips}) == len(chips) == 7
+    many = [answer(str(number)) for number in range(60)]
+    marks = [chip["mark"] for chip in table(call, many, orders=[[0, 1]] * len(many))["chips"]]
+    assert [mark["name"] for mark in marks[:14]] == [""] * 12 + ["a", "b"]
+    assert len({(mark["shade"], mark["isNotched"], mark["name"]) for mark in marks}) == len(many)
     verdicts = table(call, [answer("so A", verdict="A"), answer("A!", verdict="A")])["chips"]
     assert [(chip["text"], chip["mark"]["color"]) for chip in verdicts] == [("verdict A", "#A")]
 
