@@ -3,13 +3,15 @@
    the other. Nothing is sent to the server. */
 import { h, saveFile } from "../viz/drawing/common.js";
 import { translated } from "./language.js";
+import { moduleOf, QUIET } from "./last_slide.js";
 import { currentTable } from "./order_table.js";
 import { partsOf } from "./ribbons.js";
 
 const WIDTH = 1200;
 const HEIGHT = 630;
 const EDGE = 48;
-const QR_SIZE = 234;
+const QR_SIZE = 292; // with the room around the code, between documents and finding
+const QR_PLACE = { left: WIDTH - 32 - QR_SIZE, top: 238 };
 const TOP = 266; // of the answers
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
 const INK = "#1c2733";
@@ -79,25 +81,28 @@ const drawDocuments = (context, { state, documents }, places) => {
   });
 };
 
-/* rows: [] for a link that is too long, null for a card without a link. */
+/* rows: null for a card without a code. */
 const drawQr = (context, rows) => {
   if (!rows) return;
-  const x = WIDTH - EDGE - QR_SIZE;
-  if (!rows.length) {
-    const text = "The link is too long for a QR code. Use “Copy link”.";
-    return write(context, translated(text), { x, y: TOP + 80, width: QR_SIZE, size: 20, color: MUTED, lines: 4 });
-  }
-  const side = Math.floor(QR_SIZE / rows.length);
-  const start = WIDTH - EDGE - side * rows.length;
+  const module = moduleOf(rows, QR_SIZE);
+  const size = module * (rows.length + 2 * QUIET);
+  const [left, top] = [QR_PLACE.left, QR_PLACE.top].map((start) => start + Math.floor((QR_SIZE - size) / 2));
   context.fillStyle = "#fff";
-  context.fillRect(start - 4 * side, TOP - 4 * side, side * (rows.length + 8), side * (rows.length + 8));
+  context.fillRect(left, top, size, size);
   context.fillStyle = "#000";
-  rows.forEach((row, top) =>
-    [...row].forEach((cell, left) => {
-      if (cell === "1") context.fillRect(start + left * side, TOP + top * side, side, side);
+  rows.forEach((row, line) =>
+    [...row].forEach((cell, place) => {
+      if (cell === "1") context.fillRect(left + module * (place + QUIET), top + module * (line + QUIET), module, module);
     }),
   );
 };
+
+/* Return the rows of a code that the card has room for, or null. */
+export const fitting = (rows) => (moduleOf(rows, QR_SIZE) ? rows : null);
+
+/* Return what was saved, and why it has no code. */
+const withReason = (sentence, rows) =>
+  fitting(rows) ? sentence : `${sentence} The link is too long for a QR code. Use “Copy link”.`;
 
 const markOf = (answer) => (answer.is_cut_off ? CUT_OFF : MARKS[answer.is_correct]);
 
@@ -114,7 +119,7 @@ export const distinctAnswers = ({ answers }) => {
 };
 
 const drawAnswers = (context, { state }, { order, qr }) => {
-  const width = (WIDTH - 2 * EDGE - 24 - (qr ? QR_SIZE + 48 : 0)) / 2;
+  const width = (WIDTH - 2 * EDGE - 24 - (qr ? QR_SIZE : 0)) / 2;
   state.methods.filter((method) => method.is_compared).forEach((method, column) => {
     const x = EDGE + column * (width + 24);
     box(context, x, TOP, width, 248, method.is_order_invariant ? "#e8f6ee" : "#fff", "#cdd4df");
@@ -179,14 +184,14 @@ const problem = () => {
 
 export const card = async ({ qr }) => {
   if (problem()) return problem();
-  saveFile(await picture(qr), "pine-explorer.png");
-  return "Picture saved.";
+  saveFile(await picture(fitting(qr)), "pine-explorer.png");
+  return withReason("Picture saved.", qr);
 };
 
 /* Record the canvas while one order follows another, and return what happened. */
-export const video = async ({ qr, status }) => {
+export const video = async ({ qr: rows, status }) => {
   const type = TYPES.find((one) => window.MediaRecorder?.isTypeSupported(one));
-  const canvas = newCanvas();
+  const [canvas, qr] = [newCanvas(), fitting(rows)];
   if (problem()) return problem();
   if (!type || !canvas.captureStream) return NO_RECORDER;
   const table = structuredClone(currentTable());
@@ -216,5 +221,5 @@ export const video = async ({ qr, status }) => {
   recorder.stop();
   await ended;
   saveFile(new Blob(chunks, { type }), `pine-explorer.${type.match(/\w+\/(\w+)/)[1]}`);
-  return "Video saved.";
+  return withReason("Video saved.", rows);
 };

@@ -3,8 +3,8 @@
 import { svg } from "../viz/drawing/common.js";
 import { currentTable } from "./order_table.js";
 
-const QUIET = 4; // modules around a code
-const MIN_MODULE_PX = 4; // of a code that a phone reads from a projector
+export const QUIET = 4; // modules around a code
+const MIN_MODULE_PX = 4; // of a code that a phone reads from a screen
 const LOCAL = /^(localhost|127\.0\.0\.1|\[::1\])$/;
 
 const section = () => document.querySelector(".page-last-slide");

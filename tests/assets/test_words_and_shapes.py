@@ -14,6 +14,7 @@ import pytest
 from tests.support.javascript import Call, scripts
 from viz.cards.compare import word_diff
 from viz.export.standalone import LEVELS, MIN_PACKED_CELLS, packed_json
+from viz.page.links import MAX_QR_BYTES, qr_rows
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +89,13 @@ def test_guess_prefers_a_swap_that_changes_the_answer(
 def test_code_without_room_for_its_modules_is_not_drawn(call: Call, side: int, module: int) -> None:
     assert call("last_slide.moduleOf", ["1" * 33] * 33, side) == module
     assert call("last_slide.moduleOf", [], side) == 0
+
+
+def test_card_has_room_for_the_longest_code_of_the_server(call: Call) -> None:
+    rows = qr_rows("x" * MAX_QR_BYTES)
+    assert call("card.fitting", rows) == rows
+    assert call("card.fitting", ["1" * (len(rows) + 4)] * (len(rows) + 4)) is None
+    assert call("card.fitting", []) is None
 
 
 def test_worksheet_has_headings_links_and_one_list(call: Call) -> None:

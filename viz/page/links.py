@@ -11,7 +11,7 @@ from viz.page.form.examples import FormExample, load_examples
 from viz.page.session import from_code, to_code
 
 MAX_ANSWERS_CHARACTERS = 8_000  # of a link with answers
-MAX_QR_BYTES = 1_273  # of version 25, whose 117 modules can be scanned from the card
+MAX_QR_BYTES = 367  # of version 12, whose 65 modules have 4 pixels in the card (QR_SIZE in assets/card.js)
 
 
 def link_code(session: RunRecord, *, limit: int = MAX_ANSWERS_CHARACTERS) -> tuple[str, str]:
