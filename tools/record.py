@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from pine_engine.methods.table import TUTORIAL_METHODS
 from pine_engine.prompts.tasks import TASKS
 from viz.page.answers.answering import prepare_answers
 from viz.page.answers.order_answers import OrderAnswers
+from viz.page.answers.record import RunRecord
 from viz.page.answers.recordings import ANSWERS_FILE, MAX_NEW_TOKENS, write_answers
 from viz.page.answers.run import Run
 from viz.page.answers.shared import record_of_run
@@ -153,6 +155,13 @@ def _falls(engine: Engine, form: Form) -> dict[str, tuple[float, ...]]:
     return falls_of(scored.scores, form.order)
 
 
+def shown_parts(record: RunRecord) -> RunRecord:
+    """Return the record without times and tokens of its answers, which are shown after a run only."""
+    left_out: dict[str, Any] = {"token_ids": (), "tokens": (), "logprobs": (), "times": {}}
+    answers = tuple(one.model_copy(update=left_out) for one in record.answers)
+    return record.model_copy(update={"answers": answers})
+
+
 def main() -> None:
     """Record the examples."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -166,9 +175,12 @@ def main() -> None:
     engines = {model: Engine.load(model, dtype="float32") for model in {*models.values(), None}}
     arguments.answers.parent.mkdir(exist_ok=True)
     answers, steps = {}, {}
-    for example in examples:
+    for number, example in enumerate(examples, start=1):
+        print(f"{number} of {len(examples)}: {example.name}", flush=True)
         run = run_example(engines[models[example.name]], example)
-        answers[example.name] = record_of_run(with_texts_without(engines[models[example.name]], run))
+        answers[example.name] = shown_parts(
+            record_of_run(with_texts_without(engines[models[example.name]], run))
+        )
         if can_explain(run):
             steps[example.name] = why_record(run)
     write_answers(answers, arguments.answers)

@@ -71,11 +71,11 @@ def attribute_words(
     without = texts_without or [None] * len(documents)
     states: list[Finding] = []
     sources: list[WordSource] = []
-    for start, stop in _content_words(text, question, documents):
+    for start, stop in content_words(text, question, documents):
         word = text[start:stop]
-        holders = [place for place, one in enumerate(documents) if _contains(one, word)]
+        holders = [place for place, one in enumerate(documents) if contains_word(one, word)]
         answers = {place: without[place] for place in holders}
-        needed = [place for place, one in answers.items() if one is not None and not _contains(one, word)]
+        needed = [place for place, one in answers.items() if one is not None and not contains_word(one, word)]
         if None in answers.values():
             states.append("unknown")
         elif len(needed) == 1:
@@ -98,7 +98,7 @@ def _append(sources: list[WordSource], source: WordSource, text: str) -> None:
         sources.append(source)
 
 
-def _content_words(text: str, question: str, documents: Sequence[str]) -> Iterator[tuple[int, int]]:
+def content_words(text: str, question: str, documents: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield start and end of each word that is no stop word, no single letter and not in the question."""
     stop_words = stop_words_of("\n".join((question, *documents, text)))
     for match in _PARTS.finditer(text):
@@ -108,7 +108,7 @@ def _content_words(text: str, question: str, documents: Sequence[str]) -> Iterat
             spans = [match.span()] if len(match[0]) > 1 or match[0].isnumeric() else []
         for start, stop in spans:
             word = text[start:stop]
-            if fold(word) not in stop_words and not _contains(question, word):
+            if fold(word) not in stop_words and not contains_word(question, word):
                 yield start, stop
 
 
@@ -137,7 +137,7 @@ def _known_runs(match: "regex.Match[str]", texts: Sequence[str]) -> list[tuple[i
     return [(begin + start, begin + stop) for start, stop in spans]
 
 
-def _contains(text: str, word: str) -> bool:
+def contains_word(text: str, word: str) -> bool:
     """Check whether a text contains a word, or a part of a script without spaces."""
     return word in text if regex.match(UNSPACED, word) else contains_words(text, [word])
 

@@ -49,7 +49,7 @@ def plot_answer_importance(
     figure = new_figure(
         name="answer-importance",
         title=f"{quantity.capitalize()} by document and answer token, {place_name(layer, head)}",
-        caption="Rows: answer tokens. Columns: documents."
+        caption="Rows: answer tokens. Columns: documents. Look for the token at which another document leads."
         + ("" if is_ranked else " This method does not rank documents; attention is shown instead."),
         height=160 + max(16 * len(values), 120),
     )

@@ -10,6 +10,8 @@ import numpy as np
 from pydantic import FailFast
 
 import pine_engine as pine
+from pine_engine.prompts.answer_words import fold
+from pine_engine.prompts.attribution import contains_word, content_words
 from viz.figures.answer_tokens import AnswerTokens
 from viz.figures.frame import answer_queries
 
@@ -24,9 +26,11 @@ _BYTE = re.compile(rb"\\x([0-9a-f]{2})")  # of a token that is a part of a chara
 class AnswerOrigin:
     """Decisive word of an answer, and the attention of one head while its decisive token is decoded.
 
-    Words count that some documents have, but not all of them, nor the question; all words if there are none.
-    The decisive token is that of these words with the largest share of attention on one document. The head is
-    a given one if this share is at least MIN_SHARE there, else the one with the largest share.
+    The decisive word is the first content word that some documents have, but not all of them. Its
+    decisive token is the first one with which the word is no longer the beginning of a word of each
+    document, such as "9" of "1913" if another document has "1660". Without such a word, the decisive token
+    is that with the largest share of attention on one document. The head is a given one if this share is at
+    least MIN_SHARE there, else the one with the largest share.
 
     Attributes:
         token: Text of the decisive token.
@@ -73,14 +77,10 @@ def answer_origin(
         return None
     queries = answer_queries(trace.layout, len(answer.tokens))
     shares = trace.suffix_attention[:, :, queries, 1:-1]
-    words = _decisive_words(answer.text, question, documents)
     spans = _token_spans(answer.text, answer.tokens)[: shares.shape[2]]
-    word_of_step = {
-        step: word
-        for step, (first, last) in enumerate(spans)
-        for word in words
-        if word[0] < last and first < word[1]
-    }
+    word_of_step = _telling_token(answer.text, spans, question, documents) or _tokens_of_words(
+        spans, [match.span() for match in _WORD.finditer(answer.text)]
+    )
     if not word_of_step:
         return None
     steps = list(word_of_step)
@@ -103,21 +103,30 @@ def answer_origin(
     )
 
 
-def _decisive_words(text: str, question: str, documents: Sequence[str]) -> list[tuple[int, int]]:
-    """Return first character and end of each word of an answer that tells documents apart; else of all."""
-    in_question = _words(question)
-    in_documents = [_words(document) for document in documents]
-    spans = {match.span(): match[0].casefold() for match in _WORD.finditer(text)}
-    telling = [
-        span
-        for span, word in spans.items()
-        if word not in in_question and 0 < sum(word in words for words in in_documents) < len(documents)
-    ]
-    return telling or list(spans)
+def _telling_token(
+    text: str, spans: Sequence[tuple[int, int]], question: str, documents: Sequence[str]
+) -> dict[int, tuple[int, int]]:
+    """Return the step of the first token that tells documents apart with its word; empty without one."""
+    for start, stop in content_words(text, question, documents):
+        if not 0 < sum(contains_word(one, text[start:stop]) for one in documents) < len(documents):
+            continue
+        for step in _tokens_of_words(spans, [(start, stop)]):
+            beginning = fold(text[start : min(spans[step][1], stop)])
+            if not all(re.search(rf"(?<!\w){re.escape(beginning)}", fold(one)) for one in documents):
+                return {step: (start, stop)}
+    return {}
 
 
-def _words(text: str) -> set[str]:
-    return {word.casefold() for word in _WORD.findall(text)}
+def _tokens_of_words(
+    spans: Sequence[tuple[int, int]], words: Sequence[tuple[int, int]]
+) -> dict[int, tuple[int, int]]:
+    """Return the word of each step whose token has a part of it; words and tokens are spans of one text."""
+    return {
+        step: word
+        for step, (first, last) in enumerate(spans)
+        for word in words
+        if word[0] < last and first < word[1]
+    }
 
 
 def _token_spans(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:

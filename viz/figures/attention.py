@@ -42,7 +42,8 @@ def plot_attention(
     figure = new_figure(
         name="attention",
         title="Token-level attention",
-        caption="Rows: queries. Columns: keys. Gray: masked. Panels zoom together.",
+        caption="Rows: queries. Columns: keys. Gray: masked. Look for a document whose columns are dark in "
+        "the last rows. Panels zoom together.",
         height=640,
     )
     add_panels(

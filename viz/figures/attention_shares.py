@@ -51,7 +51,8 @@ def plot_attention_shares(
     figure = new_figure(
         name="attention-shares",
         title=f"Attention on each {parts.partition(' ')[0]}, {place}",
-        caption="Share of total attention." if with_rest else "Share of the attention on documents.",
+        caption=("Share of total attention." if with_rest else "Share of the attention on documents.")
+        + " Look for the tallest bar, then for the answer without this document.",
         height=260,
         showlegend=False,
     )

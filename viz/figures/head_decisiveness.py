@@ -27,7 +27,8 @@ def plot_head_decisiveness(
     figure = new_figure(
         name="decisive-heads",
         title="Decisiveness of each layer and head",
-        caption="Range of importance shares × attention on documents. Click a cell to select a head.",
+        caption="Range of importance shares × attention on documents. Look for bright cells: these heads "
+        "rank the documents most clearly. Click a cell to select a head.",
         height=150 + 20 * heads,
         coloraxis={"cmin": 0, "cmax": float(values.max()), "colorbar": color_bar},
     )

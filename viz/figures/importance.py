@@ -42,7 +42,8 @@ def plot_importance(
     figure = new_figure(
         name="importance",
         title=f"Document-to-document importance, {place_name(layer, head)}",
-        caption="Rows: query documents. Columns: key documents. PINE places the most important one closest.",
+        caption="Rows: query documents. Columns: key documents. PINE places the most important one closest. "
+        "Look for a column that is dark in all rows.",
         height=160 + 32 * len(values),
     )
     add_importances(

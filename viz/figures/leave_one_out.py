@@ -34,7 +34,8 @@ def plot_leave_one_out(
     figure = new_figure(
         name="leave-one-out",
         title="Fall of the answer’s log-probability without each document",
-        caption=f"Above 0: the answer is less likely without the document. Scores in {shown[0].dtype}.",
+        caption="Above 0: the answer is less likely without the document. Look for the tallest bar: the "
+        f"answer needs this document most. Scores in {shown[0].dtype}.",
         height=260,
         showlegend=len(shown) > 1,
     )

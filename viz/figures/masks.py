@@ -46,7 +46,8 @@ def plot_masks(
     figure = new_figure(
         name="token-masks",
         title="Attention masks by token",
-        caption="Blue: the query (row) can attend to the key (column). Gray: masked. Panels zoom together.",
+        caption="Blue: the query (row) can attend to the key (column). Gray: masked. Look for blocks of "
+        "documents that are blue in one panel only. Panels zoom together.",
         height=430,
         coloraxis={"colorscale": colors, "cmin": 0, "cmax": 1, "colorbar": color_bar},
         margin={"b": 44},

@@ -40,7 +40,8 @@ def plot_method_positions(
     figure = new_figure(
         name="method-positions",
         title=f"Document positions for the query by method, layer {layer}, head {head}",
-        caption="One row per method. Line: position of the query.",
+        caption="One row per method. Line: position of the query. Look for methods in which documents share "
+        "positions: they treat all slots equally.",
         height=120 + 40 * len(rows),
         barmode="overlay",
     )

@@ -48,7 +48,8 @@ def plot_position_map(
     figure = new_figure(
         name="position-map",
         title=f"Document positions by query{place}",
-        caption="First and last position of each document. Gray: masked.",
+        caption="First and last position of each document. Gray: masked. Look for columns that differ "
+        "between queries: the method places the documents for each query.",
         height=150 + 32 * len(values),
         plot_bgcolor=theme.MASKED,
         coloraxis={"colorbar": {"title": {"text": "first position (tokens)"}}},

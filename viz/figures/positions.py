@@ -53,7 +53,8 @@ def plot_positions(
     figure = new_figure(
         name="positions",
         title="Document positions for the query" + ("" if is_uniform else f", {other} {fixed}"),
-        caption=f"One row per {by}. Documents closer to the line are nearer to the query.",
+        caption=f"One row per {by}. Documents closer to the line are nearer to the query. Look for a "
+        "document that is nearest in most rows.",
         height=110 + max(20 * len(rows), 60),
         barmode="overlay",
     )

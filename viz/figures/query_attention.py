@@ -42,7 +42,7 @@ def plot_query_attention(
     figure = new_figure(
         name="query-attention",
         title=f"Attention of {token} on each key token",
-        caption="One bar per key token. Click a legend entry to hide it."
+        caption="One bar per key token. Look for tall bars in one document. Click a legend entry to hide it."
         + ("" if with_sink else " First token hidden."),
         height=320,
         barmode="group",

@@ -77,14 +77,20 @@ def test_answer_tokens_are_those_of_the_run(tiny_shuffle: ShuffleResult) -> None
     assert record.alternatives[1][0][0] == f"<{run.traces['pine'].alternatives[1][0].token_id}>"
 
 
-def test_decisive_word_tells_documents_apart_with_the_largest_share() -> None:
-    tokens = [" It", " was", " built", " in ", "19", "13", "."]
-    shares = [[0.9, 0, 0], [0, 0, 0], [0, 0.8, 0], [0, 0.7, 0], [0.5, 0, 0.25], [0, 0.125, 0.75], [1, 0, 0]]
+def test_decisive_token_is_the_first_that_tells_documents_apart() -> None:
+    tokens = [" It", " was", " built", " in ", "1", "9", "13", ".", " 1745"]
+    shares = [[0, 0, 0]] * 5 + [[0, 0.125, 0.75], [0.9, 0, 0], [0, 0, 0], [1, 0, 0]]
     origin = origin_of(tokens, shares, ["It: 1745", "It, in 1913", "Not in 1724"])
-    assert origin == AnswerOrigin("13", 5, 17, 21, 1, (0.125, 0.75, 0.0), layer=0, head=1)
+    assert origin == AnswerOrigin("9", 5, 17, 21, 1, (0.125, 0.75, 0.0), layer=0, head=1)
     assert "".join(tokens)[origin.start : origin.stop] == "1913"
-    of_all_words = origin_of(tokens, shares, ["nothing"] * 3)
-    assert of_all_words and (of_all_words.token, of_all_words.document) == (" It", 2)
+    in_one = origin_of(tokens, shares, ["It: 745", "It, in 1913", "Not in 724"])
+    assert in_one and in_one.token == "1"
+
+
+def test_decisive_token_without_a_telling_word_has_the_largest_share() -> None:
+    shares = [[0, 0.5, 0], [0.9, 0, 0], [0, 0, 0]]
+    found = origin_of([" It", " was", " it"], shares, ["nothing"] * 3)
+    assert found and (found.token, found.document) == (" was", 2)
 
 
 @pytest.mark.parametrize("before", [[], ["<think>", "\\xc3", "\\xa9t\u00e9", " 7", "</think>"]])
