@@ -28,7 +28,10 @@ PRESS_EYE = "To see which document each word needs, press the eye of a document.
 def bind_without(
     page: Workspace, sources: Sources, chosen: gr.State, settings: HostSettings, runs: Sequence[Any]
 ) -> None:
-    """Connect the hidden button of the eyes, and the end of these runs. Another run stops the job."""
+    """Connect the hidden button of the eyes, and the end of these runs.
+
+    Another run stops the job, and so do an example, a challenge and the way back, which replace the answers.
+    """
     bar = page.without_bar
     bind_job(
         bar,
@@ -40,8 +43,9 @@ def bind_without(
         after=runs,
         js="pine.documents.withLeftOut",
     )
-    for other in (page.bar, page.shuffle_bar):
-        other.run.click(request_stop, bar.stopping, bar.stop, **PRIVATE_EVENT)
+    buttons = page.bar.run, page.shuffle_bar.run, page.back, *page.challenges.values()
+    for event in (page.example.select, *(button.click for button in buttons)):
+        event(request_stop, bar.stopping, bar.stop, **PRIVATE_EVENT)
 
 
 def letters_to_run(form: Form, shown: Shown, left_out: int) -> list[int]:

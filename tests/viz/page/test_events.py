@@ -51,6 +51,17 @@ def test_only_runs_and_uploads_wait_in_the_queue(page: gr.Blocks) -> None:
     }
 
 
+def test_events_that_replace_the_answers_stop_those_without_documents(page: gr.Blocks) -> None:
+    stop = next(one for one in page.blocks.values() if getattr(one, "elem_id", "") == "stop-without")
+    stopping = [
+        event for event in page.fns.values() if [output._id for output in event.outputs] == [stop._id]
+    ]
+    sources = {source for event in stopping for source, _ in event.targets}
+    replacing = [event for event in page.fns.values() if event.name in {"pick", "take_challenge", "go_back"}]
+    selected = {target for event in replacing for target in event.targets if target[1] != "change"}
+    assert len(selected) > 3 and {source for source, _ in selected} <= sources
+
+
 def test_event_without_progress_names_no_widget_for_it(page: gr.Blocks) -> None:
     silent = [event for event in page.fns.values() if event.outputs and event.show_progress == "hidden"]
     own = [event for event in silent if event.api_visibility == "private"]
