@@ -131,7 +131,7 @@ def _caption(answers: Sequence[AnswerTokens], runs: Sequence[Sequence[WordRun]],
             num_changed = sum(len(words) for words, is_changed in own_runs if is_changed)
             total = sum(len(words) for words, _ in own_runs)
             counts.append(f"{num_changed} of {total} words only in {answer.label}’s answer")
-        text = " and ".join(counts)
+        text = ". ".join(counts)
     else:
         text = "No differing words" if len(answers) > 1 else f"Answer of {answers[0].label}"
     return f"{text}. Token probabilities are shown below each token (greedy decoding, {dtype})."

@@ -43,7 +43,7 @@ def verdict_html(methods: Methods, rows: Rows, *, caption: str, is_right: Check 
 
 
 def score_sentence(methods: Methods, rows: Rows, is_right: Check | None = None) -> str:
-    """Return "In 6 orders PINE gives 1 answer (6 correct); Vanilla 3 (3 correct).", or "" without answers.
+    """Return "PINE gave 1 answer, correct in 6 of 6 orders.", and so on for each method with answers.
 
     Order-invariant methods come first, then those that are more often right.
     """
@@ -53,13 +53,13 @@ def score_sentence(methods: Methods, rows: Rows, is_right: Check | None = None) 
         num_right = sum(map(is_right, texts)) if is_right else 0
         if texts:
             scores.append((not method.is_order_invariant, -num_right, method.label, texts))
-    parts: list[str] = []
+    sentences: list[str] = []
     for _, negative, label, texts in sorted(scores, key=lambda score: score[:2]):
         kinds, count = len(set(texts)), len(texts)
-        orders = f"In {count} order{'s' * (count != 1)} "
-        part = f"{label} {kinds}" if parts else f"{orders}{label} gives {kinds} answer{'s' * (kinds != 1)}"
-        parts.append(part + (f" ({-negative} correct)" if is_right else ""))
-    return "; ".join(parts) + "." if parts else ""
+        orders = f"{count} order{'s' * (count != 1)}"
+        places = f", correct in {-negative} of {orders}" if is_right else f" in {orders}"
+        sentences.append(f"{label} gave {kinds} answer{'s' * (kinds != 1)}{places}.")
+    return " ".join(sentences)
 
 
 def verdict_sentence(methods: Methods, rows: Rows) -> str:
@@ -123,4 +123,4 @@ def _describe_difference(cell: "pine.OrderComparison") -> str:
         "end of answer" if text is None else f"\u201c{visible_text(text)}\u201d"
         for text in (cell.token_text, cell.reference_token_text)
     )
-    return f"token {cell.first_difference + 1}: {token} (reference: {reference})"
+    return f"token {cell.first_difference + 1}: {token} instead of {reference}"

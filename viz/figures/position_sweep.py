@@ -79,5 +79,5 @@ def sweep_sentence(
         clauses.append(f"{join_words(constant)}: constant (range 0.0)")
     through = f"{slots} slots" if len(steps) == slots else f"{len(steps)} of {slots} slots"
     quoted = f"“{shorten(' '.join(answer.split()), _MAX_ANSWER_CHARACTERS)}”"
-    results = "; ".join(clauses)
-    return f"Log-probability of {quoted} as document {letter} moves through {through}: {results} ({setting})."
+    moved = f"Log-probability of {quoted} as document {letter} moves through {through} ({setting})"
+    return "".join(f"{clause}. " for clause in [moved, *clauses]).rstrip()

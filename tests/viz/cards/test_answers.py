@@ -125,9 +125,11 @@ def test_one_row_has_no_verdict() -> None:
 
 
 def test_score_counts_distinct_and_right_answers() -> None:
-    assert shuffle.score_sentence(METHODS_SHOWN, ROWS) == "In 2 orders PINE gives 1 answer; Vanilla 2."
+    written = shuffle.score_sentence(METHODS_SHOWN, ROWS)
+    assert written == "PINE gave 1 answer in 2 orders. Vanilla gave 2 answers in 3 orders."
     right = shuffle.score_sentence(METHODS_SHOWN, ROWS, lambda text: text == "Paris.")
-    assert right == "In 2 orders PINE gives 1 answer (2 correct); Vanilla 2 (2 correct)."
+    pine, vanilla = "PINE gave 1 answer, correct in ", "Vanilla gave 2 answers, correct in "
+    assert right == f"{pine}2 of 2 orders. {vanilla}2 of 3 orders."
     assert shuffle.score_sentence(METHODS_SHOWN, []) == ""
 
 
@@ -137,7 +139,7 @@ def test_answer_of_a_cell_is_beside_the_reference() -> None:
     vanilla, pine = METHODS_SHOWN
     root = read_html(shuffle.shuffle_answer(vanilla, row, ROWS[0]))
     assert [text.text for text in root.with_class("pine-answer-text")] == ["Paris.", "Par"]
-    assert "token 2: end of answer (reference: “is”)" in root.text and "5.23" in root.text
+    assert "token 2: end of answer instead of “is”" in root.text and "5.23" in root.text
     same = read_html(shuffle.shuffle_answer(pine, row, ROWS[0]))
     assert "same answer" in same.text and "bitwise identical" in same.text
     alone = read_html(shuffle.shuffle_answer(vanilla, ROWS[0], ROWS[0]))
