@@ -35,12 +35,6 @@ def format_percent(share: float) -> str:
     return f"{'>99' if text == '100' and share < 1 else text}%"
 
 
-def ordinal(number: int) -> str:
-    """Format a place: "1st", "2nd", "11th"."""
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
-
-
 def visible_text(text: str) -> str:
     """Replace blanks and control characters by visible signs; "∅" for an empty text."""
     signs = text.translate(_VISIBLE)

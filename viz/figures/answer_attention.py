@@ -103,8 +103,8 @@ def add_bars(
         gains = lengths - values[1 - index] if len(answers) == 2 else np.full(len(lengths), np.nan)
         additions = [f", +{_points(gain)}" if with_gains and gain > 0 else "" for gain in gains]
         hovers = [
-            f"{row}: {text}" + ("" if np.isnan(gain) else _comparison(gain, answers[1 - index]))
-            for row, text, gain in zip(rows, row_texts, gains, strict=True)
+            text + ("" if np.isnan(gain) else _comparison(gain, answers[1 - index]))
+            for text, gain in zip(row_texts, gains, strict=True)
         ]
         pattern = {"shape": PATTERNS[index], "fillmode": "overlay", "size": 8, "solidity": 0.2}
         figure.add_bar(
@@ -122,7 +122,7 @@ def add_bars(
             text=[text + addition for text, addition in zip(row_texts, additions, strict=True)],
             **{"textposition": "outside", "constraintext": "none", "textangle": 0, "cliponaxis": False},
             customdata=hovers,
-            hovertemplate="%{fullData.name}, %{customdata}<extra></extra>",
+            hovertemplate="%{fullData.name}, %{y}: %{customdata}<extra></extra>",
         )
         for row in np.flatnonzero(np.isnan(lengths)).tolist():
             y = row + offset + width / 2

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 import pine_engine as pine
-from viz.drawing.text import ordinal, shorten
+from viz.drawing.text import shorten
 from viz.figures.frame import (
     FloatArray,
     answer_queries,
@@ -52,6 +52,7 @@ def plot_answer_importance(
         caption="Rows: answer tokens. Columns: documents. Look for the token at which another document leads."
         + ("" if is_ranked else " This method does not rank documents; attention is shown instead."),
         height=160 + max(16 * len(values), 120),
+        meta={"verbatim": ["ticktext"]},
     )
     first = trace.layout.suffix_length - 1
     add_importances(
@@ -68,7 +69,7 @@ def plot_answer_importance(
     labels = [plain(shorten(text, _MAX_TOKEN_CHARACTERS)) for text in tokens[: len(values)]]
     figure.update_yaxes(
         tickvals=list(range(len(values))),
-        ticktext=[f"{label} ({ordinal(number)})" for number, label in enumerate(labels, start=1)],
+        ticktext=[f"{number}: {label}" for number, label in enumerate(labels, start=1)],
     )
     return figure
 

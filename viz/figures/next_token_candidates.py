@@ -42,6 +42,7 @@ def plot_next_token_candidates(left: AnswerTokens, right: AnswerTokens) -> go.Fi
         title=f"Next-token candidates at token {step + 1}",
         caption=" ".join([_reason(left, right), *comparisons]),
         height=bars_height(len(tokens), 2),
+        meta={"verbatim": ["ticktext"]},
     )
     rows = [escaped(shorten(token, answer_tokens.MAX_TOKEN_CHARACTERS)) for token in tokens]
     add_bars(figure, answers, rows, values, texts)

@@ -38,7 +38,7 @@ def plot_shuffle(
         {method: [row[column] for row in texts] for column, method in enumerate(methods)},
         labels=labels,
         is_right=is_right,
-        hover=[[_hover_text(cell) for cell in row] for row in cells],
+        differences=[[_difference(cell) for cell in row] for row in cells],
     )
 
 
@@ -48,7 +48,7 @@ def plot_answers(
     *,
     labels: Mapping[str, str] | None = None,
     is_right: Callable[[str], bool] | None = None,
-    hover: Sequence[Sequence[str]] | None = None,
+    differences: Sequence[Sequence[str]] | None = None,
 ) -> go.Figure:
     """Plot the figure of `plot_shuffle` from one answer per order for each method, None where missing."""
     rows = list(zip(*answers.values(), strict=True))
@@ -64,6 +64,7 @@ def plot_answers(
         title="Answer by document order",
         caption="Equal letters mark equal answers. Click a cell to compare it with row 1.",
         height=86 + 34 * max(len(rows), 1),
+        meta={"verbatim": ["customdata"]},
         coloraxis={"showscale": False, "colorscale": scale, "cmin": -0.5, "cmax": count - 0.5},
         margin={"b": 16},
     )
@@ -83,8 +84,9 @@ def plot_answers(
         text=[[_cell_text(text, numbers, is_right) for text in row] for row in rows],
         texttemplate="%{text}",
         textfont={"size": 15},
-        customdata=hover or [[_broken_text(text or "") for text in row] for row in rows],
-        hover="order %{y}, %{x}: %{text}<br>%{customdata}",
+        customdata=[["" if text is None else _broken_text(text) for text in row] for row in rows],
+        hovertext=differences or [["" for _ in row] for row in rows],
+        hover="order %{y}, %{x}: %{text}<br>%{customdata}%{hovertext}",
         meta={**selections, "cells": contents},
     )
     letters = [order_name(order) for order in orders]
@@ -125,14 +127,14 @@ def _cell_text(answer: str | None, numbers: Mapping[str, int], is_right: Callabl
     return f'<span style="color:{ink_on(answer_color(number))}">{answer_letter(number)}{mark}</span>'
 
 
-def _hover_text(cell: "pine.OrderComparison | None") -> str:
-    """Return the answer, and its difference from the reference order."""
+def _difference(cell: "pine.OrderComparison | None") -> str:
+    """Return the difference from the reference order, in a line of its own if there is an answer."""
     if cell is None:
         return "Pending"
     if cell.bitwise_identical is None:
-        return _broken_text(cell.text)
+        return ""
     equal = "bitwise identical" if cell.bitwise_identical else format_difference(cell.max_abs_logit_diff)
-    return f"{_broken_text(cell.text)}<br>max |Δ logit|: {equal}"
+    return f"<br>max |Δ logit|: {equal}"
 
 
 def _broken_text(answer: str) -> str:

@@ -33,12 +33,6 @@ def test_badge_text_meets_wcag_aa() -> None:
     assert ink_on("#FFFFFF") == "#000000" and ink_on("#000000") == "#FFFFFF"
 
 
-def test_place_has_the_ending_of_its_number() -> None:
-    numbers = (1, 2, 3, 4, 8, 11, 12, 13, 21, 102, 111)
-    written = "1st 2nd 3rd 4th 8th 11th 12th 13th 21st 102nd 111th"
-    assert list(map(texts.ordinal, numbers)) == written.split()
-
-
 def test_letter_follows_document_and_slot_the_order() -> None:
     assert [segment.label for segment in (PREFIX, document_segment(2), SUFFIX)] == ["prefix", "C", "question"]
     assert [one.name for one in (document_segment(1), DECODED)] == ["document B", "answer"]

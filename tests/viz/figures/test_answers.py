@@ -197,6 +197,6 @@ def test_document_is_compared_with_itself_in_another_slot() -> None:
 
 def test_single_or_empty_answer_has_no_comparison() -> None:
     (bars,) = viz.plot_answer_attention([LEFT]).data
-    assert list(bars.customdata) == ["prefix: 56%", "A: 25%", "B: 9.4%", "question: 9.4%"]
+    assert list(bars.customdata) == ["56%", "25%", "9.4%", "9.4%"]
     assert "difference" not in caption(viz.plot_answer_attention([EMPTY, LEFT]))
     assert row_names(viz.plot_next_token_candidates(EMPTY, replace(EMPTY, label="SP"))) == []

@@ -279,7 +279,8 @@ def test_answer_begins_at_last_query(tiny_shuffle: ShuffleResult, method: str, i
     figure = viz.plot_answer_importance(trace, ["x", "y"], layer=0, head=1, step=1)
     assert list(figure.data[0].meta["y"]) == [{"query": "suffix 2"}, {"query": "suffix 3"}]
     assert is_ranked == is_ranking and figure.layout.shapes[0].y0 == 0.5
-    assert list(figure.layout.yaxis.ticktext) == ["x (1st)", "y (2nd)"]
+    assert list(figure.layout.yaxis.ticktext) == ["1: x", "2: y"]
+    assert figure.layout.meta["verbatim"] == ["ticktext"]  # texts of the model
 
 
 @pytest.mark.parametrize("step", [None, 1])

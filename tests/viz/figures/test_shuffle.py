@@ -45,7 +45,8 @@ def test_cell_selects_its_order_and_method() -> None:
     assert heat.meta["y"][1] == {"tried": 1} and heat.meta["cells"][0][1] == "b: Lyon."
     assert list(heat.x) == ["vanilla<br>2 answers", "PINE<br>1 answer"]
     assert list(figure.layout.yaxis.ticktext) == ["A B", "B A"]
-    assert "2.5" in heat.customdata[1][0] and "0.0" not in heat.customdata[1][1]
+    assert "2.5" in heat.hovertext[1][0] and "0.0" not in heat.hovertext[1][1]
+    assert figure.layout.meta["verbatim"] == ["customdata"]  # the answers
     assert ["✗" in heat.text[0][0], "✓" in heat.text[0][1]] == [True, True]
     assert not set("✓✗") & set(str(viz.plot_shuffle(ROWS).data[0].text))
     assert viz.plot_logprob_by_order(ROWS).data[0].meta["x"][1] == {"tried": 1, "method": "vanilla"}

@@ -139,7 +139,7 @@ def test_texts_are_compared_and_bits_are_not_claimed(run: Run) -> None:
     vanilla = report["methods"][0]
     assert vanilla["num_distinct_answers"] > 1 and vanilla["max_abs_logit_diff"] is None
     jsonschema.validate(report, RESULTS["shuffle"])
-    assert "logit" not in str(plot_shuffle(rows).data[0].customdata)
+    assert "logit" not in str(plot_shuffle(rows).data[0].hovertext)
     changed = next(row for row in rows if not row.comparisons["vanilla"].same_text)
     html = shuffle_answer(METHODS["vanilla"], changed, rows[0])
     assert "different answer" in html and "logit" not in html

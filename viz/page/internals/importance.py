@@ -33,7 +33,9 @@ def draw_importance(run: Run, selection: Selection) -> TabContent:
     left_out = run.left_out.get(selection.method)
     figures: dict[str, go.Figure] = {}
     if left_out:
-        figures["leave-one-out"] = viz.plot_leave_one_out(left_out, order=run.order)
+        figures["leave-one-out"] = viz.plot_leave_one_out(
+            left_out, order=run.order, labels={selection.method: pine.METHODS[selection.method].label}
+        )
     if not has_attention(run):
         return TabContent(empty_panel(NO_ATTENTION), figures)
     trace, label = run.result.traces[selection.method], pine.METHODS[selection.method].label
