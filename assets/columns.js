@@ -20,11 +20,11 @@ export const mount = ({ element, trigger, props, watch }) => {
   };
 
   const list = ({ name, field }, place, fields) => {
-    const options = fields.map((value) => h("option", { value, textContent: value || "not used" }));
+    const options = fields.map((value) => h("option", { value, textContent: value || "not used", translate: !value }));
     const select = h("select", { "aria-label": `Field of the column ${name}` }, ...options);
     select.value = field;
     select.addEventListener("change", () => choose(place, select.value));
-    return h("th", { scope: "col" }, h("span", { textContent: name }), select);
+    return h("th", { scope: "col" }, h("span", { textContent: name, translate: false }), select);
   };
 
   const draw = () => {
@@ -35,7 +35,7 @@ export const mount = ({ element, trigger, props, watch }) => {
     if (!columns.length) return element.replaceChildren();
     const rows = content.rows.map((cells) => h("tr", {}, ...cells.map((textContent) => h("td", { textContent }))));
     const heads = columns.map((column, place) => list(column, place, content.fields));
-    const table = h("table", {}, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...rows));
+    const table = h("table", {}, h("thead", {}, h("tr", {}, ...heads)), h("tbody", { translate: false }, ...rows));
     const region = { role: "region", tabIndex: 0, className: "pine-scroll page-columns", "aria-label": "First rows" };
     element.replaceChildren(h("div", region, table));
   };

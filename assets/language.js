@@ -1,15 +1,18 @@
 /* The page in the language of the visitor: texts and labels are translated as they are added to the document, by the
    pairs of viz/languages, which the server writes into the page (viz/page/serving/languages.py). A text without a pair
    stays English. An element with translate="no" keeps its texts, as for the translators of browsers. */
+import { setTranslate } from "../viz/drawing/figures.js";
+
 const HOLE = /\{(@{0,2})(\w+)(?::([^}]*))?\}/; // see docs/recipes.md
 const BREAKS = [/(\n|(?<=[.!?”]) (?=[A-Z“(<]))/, /(; )/]; // between sentences, and then between their parts
 const LIST = /(, | and )/; // between the entries of a list
 const TAG = /<(\d+)>(.*?)<\/\1>/; // an element in a sentence, by its number
-const NUMBER = "(\\d+(?:[.,]\\d+)*)";
+const NUMBER = "([+-]?\\d+(?:[.,]\\d+)*(?:e-?\\d+)?)";
 const TEXT = "((?:(?![.!?] [A-Z“(<]).)+?)";
 const QUOTED = "([^]+?)";
 const CATEGORIES = ["zero", "one", "two", "few", "many", "other"];
 const LABELS = ["title", "aria-label", "aria-valuetext", "placeholder", "alt"];
+const OPTION = "input[role=combobox]";
 const SKIPPED = "script, style, textarea, pre, code";
 const MAX_KNOWN = 5000; // texts, of which most are those of a run in progress
 
@@ -122,9 +125,18 @@ const translateSentence = (element) => {
 
 const inTag = (text, number) => `<${number}>${text}</${number}>`;
 
+/* Translate the selected option of a list: gradio sets the value of its field without a change of the document. */
+const translateOption = (field) => {
+  const { get, set } = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value");
+  const value = get.call(field);
+  Object.defineProperty(field, "value", { configurable: true, get, set: (text) => set.call(field, translated(text)) });
+  if (translated(value) !== value) field.value = value;
+};
+
 const translateNode = (node) => {
   if (node.nodeType === Node.TEXT_NODE) translateText(node);
   if (node.nodeType !== Node.ELEMENT_NODE) return;
+  if (node.matches(OPTION) && !isKept(node)) translateOption(node);
   translateLabels(node);
   if (!node.matches(SKIPPED)) translateSentence(node);
 };
@@ -143,6 +155,7 @@ const request = async () => {
   const answer = await fetch(`${window.gradio_config?.root ?? "."}${later}`);
   translate = translator([...texts, ...(await answer.json())], lang);
   translateAll(document.documentElement);
+  setTranslate(translated);
 };
 
 if (later) {
@@ -159,6 +172,7 @@ if (later) {
   observer.observe(root, kinds);
   root.lang = lang;
   translateAll(root);
+  setTranslate(translated);
   const used = ({ isTrusted }) => isTrusted && request();
   for (const kind of ["pointerdown", "click", "keydown"]) document.addEventListener(kind, used, true);
 }

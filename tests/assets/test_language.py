@@ -43,6 +43,8 @@ def translate() -> Translate:
         ("Undone", "Undone"),
         ("2 of 6 correct", "6 davon 2 richtig"),
         ("1,234 answers", "1,234 Antworten"),
+        ("+8.3 answers", "+8.3 Antworten"),
+        ("1.2e-05 answers", "1.2e-05 Antworten"),
         ("1 answer", "1 Antwort"),
         ("Stopped. Loaded from a.b.json. Undo", "Angehalten. Geladen aus a.b.json. Zurück"),
         ("Loaded from x. Unknown sentence.", "Geladen aus x. Unknown sentence."),

@@ -30,7 +30,7 @@ Call = Callable[..., Any]
 
 
 def scripts(*names: str) -> Call:
-    """Return a function that calls `MODULE.FUNCTION` of these scripts with JSON."""
+    """Return a function that calls `MODULE.FUNCTION` of these scripts, or an arrow function, with JSON."""
     package = pytest.importorskip("py_mini_racer", reason="mini-racer is not installed")
     engine = package.MiniRacer()
     paths = [path for name in names for folder in FOLDERS if (path := folder / f"{name}.js").exists()]
@@ -39,6 +39,7 @@ def scripts(*names: str) -> Call:
 
     def call(function: str, *arguments: object) -> Any:
         given = json.dumps(arguments)
-        return json.loads(engine.eval(f"JSON.stringify(pine.{function}(...{given}) ?? null)"))
+        called = f"({function})" if function.startswith("(") else f"pine.{function}"
+        return json.loads(engine.eval(f"JSON.stringify({called}(...{given}) ?? null)"))
 
     return call

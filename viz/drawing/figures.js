@@ -5,6 +5,7 @@
    function. layout.meta has name, caption, and panels, the number of squares of tokens, with their
    columns. meta.levels: see viz/export/standalone.py. meta.cells: texts of the table in place of z, without markup. */
 import { documentHtml, h, isStill, saveFile, textBlob } from "./common.js";
+import { translatedFigure } from "./figure_texts.js";
 import { numberFiles, select, tableOf } from "./pictures.js";
 
 const NARROW = 500;
@@ -31,6 +32,24 @@ const loaded = () => {
     throw new Error("plotly.js could not be loaded");
   });
   return loading;
+};
+
+// Language ----------------------------------------------------------------------------------------
+
+let translate = (text) => text;
+
+/* Translate figures by a function of texts, also those that are drawn. */
+export const setTranslate = (translated) => {
+  translate = translated;
+  document.querySelectorAll(".pine-plot").forEach((gd) => gd.pineDraw());
+};
+
+// The words of plotly itself, which it looks up in the dictionary of a locale.
+const WORDS = ["Zoom", "Pan", "Zoom in", "Zoom out", "Reset axes", "Double-click to zoom back out"];
+
+const inLanguage = (config) => {
+  const dictionary = Object.fromEntries(WORDS.map((word) => [word, translate(word)]));
+  return { ...config, locale: "page", locales: { page: { dictionary, format: {} } } };
 };
 
 // Layout ------------------------------------------------------------------------------------------
@@ -257,12 +276,12 @@ const numbersOf = (gd, most = Infinity) => {
   if (isMap(traces[0])) {
     const across = Array.from({ length: sizeOf(traces[0])[1] }, (_, column) =>
       String(tickOf(gd, axisOf(traces[0].xaxis), valueOn(traces[0], "x", column))));
-    return { caption, columns: ["", "row", ...across], rows: traces.flatMap((trace) => mapRows(gd, trace, most)) };
+    return { caption, columns: ["", translate("row"), ...across], rows: traces.flatMap((trace) => mapRows(gd, trace, most)) };
   }
   const { xaxis, yaxis } = gd._fullLayout;
   const named = (axis, other) => textOf(gd.pineFigure.layout[axis]?.title?.text) || other;
   const columns = ["", named("xaxis", "x"), named("yaxis", "y")];
-  const starts = traces.some((trace) => trace.base) ? ["start"] : [];
+  const starts = traces.some((trace) => trace.base) ? [translate("start")] : [];
   const rows = traces.flatMap((trace) =>
     Array.from({ length: lengthOf(trace) }, (_, index) => [
       nameOf(gd, trace),
@@ -270,7 +289,7 @@ const numbersOf = (gd, most = Infinity) => {
       tickOf(gd, axisOf(trace.yaxis), trace.y[index]),
       ...(starts.length ? [numberOf(trace.base?.[index])] : []),
     ]));
-  if (starts.length) columns[1] = "length";
+  if (starts.length) columns[1] = translate("length");
   return { caption, columns: [...columns, ...starts], rows };
 };
 
@@ -326,10 +345,12 @@ const save = async (gd, format) => {
 // A figure with its title, caption and menus ---------------------------------------------------------
 
 const createFigureShell = (root) => {
-  const gd = h("div", { className: "pine-plot", tabIndex: 0, role: "application", "aria-roledescription": "figure" });
+  // Figures are translated before they are drawn, because their layout follows from the texts.
+  const ours = { translate: false, "aria-roledescription": "figure" };
+  const gd = h("div", { className: "pine-plot", tabIndex: 0, role: "application", ...ours });
   gd.pineTitle = h("p", { className: "pine-figure-title" });
   gd.pineCaption = h("figcaption", {});
-  gd.pineStatus = h("p", { className: "visually-hidden", role: "status" });
+  gd.pineStatus = h("p", { className: "visually-hidden", role: "status", translate: false });
   const labeled = { role: "region", "aria-label": "Data of this chart" };
   const place = h("div", { className: "pine-scroll", tabIndex: 0, ...labeled });
   gd.pineTable = h("details", { className: "pine-figure-numbers" }, h("summary", { textContent: "Data table" }), place);
@@ -378,12 +399,13 @@ const react = async (gd, figure) => {
   }
   gd.pineTitle.textContent = textOf(layout.title?.text ?? "");
   const measure = gd.clientWidth < NARROW && measureOf(layout);
-  gd.pineCaption.textContent = [layout.meta?.caption, measure && `Color: ${textOf(measure)}.`].filter(Boolean).join(" ");
-  gd.setAttribute("aria-label", `${gd.pineTitle.textContent}. Arrow keys move, Enter selects, + and - zoom, 0 resets.`);
+  gd.pineCaption.textContent = [layout.meta?.caption, measure && translate(`Color: ${textOf(measure)}.`)].filter(Boolean).join(" ");
+  const keys = translate("Arrow keys move, Enter selects, + and - zoom, 0 resets.");
+  gd.setAttribute("aria-label", `${gd.pineTitle.textContent}. ${keys}`);
   gd.style.height = `${placed.height}px`;
   gd.pineWidth = gd.clientWidth;
   // plotly would keep the height for the previous width; the ResizeObserver in mount resizes instead.
-  const ours = { ...config, responsive: false };
+  const ours = { ...inLanguage(config), responsive: false };
   await window.Plotly.react(gd, { data: data.map(unpacked), layout: placed, frames, config: ours });
   if (isFirst) listen(gd);
   fillTable(gd);
@@ -406,8 +428,8 @@ export const mount = (element, value, watch, pick) => {
         if (gd.pineFigure && gd.clientWidth !== gd.pineWidth) react(gd, gd.pineFigure);
       }).observe(gd);
     }
-    gd.pineSelect = pick;
-    if (value() === content) await react(gd, JSON.parse(content));
+    Object.assign(gd, { pineSelect: pick, pineDraw: draw });
+    if (value() === content) await react(gd, translatedFigure(JSON.parse(content), translate));
   };
   watch(draw);
   draw();

@@ -163,6 +163,7 @@ export const tableOf = (numbers) => {
   const head = table.createTHead().insertRow();
   head.append(...numbers.columns.map((textContent) => h("th", { scope: "col", textContent })));
   const body = table.createTBody();
+  body.translate = false; // cells have texts of users and models
   for (const values of numbers.rows) {
     const row = body.insertRow();
     for (const value of values) row.insertCell().textContent = value === null ? "–" : String(value);
