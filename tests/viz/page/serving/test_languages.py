@@ -24,8 +24,8 @@ from viz.page.serving.languages import (
 OTHERS = sorted(load_languages().keys() - {"en"})
 HOLE = re.compile(r"\{@{0,2}\w+(?::[^}]*)?\}")
 TAG = re.compile(r"</?\d+>")
-# Ends of adjacent string literals, and the syntax of templates and of texts with links.
-BETWEEN = re.compile(r"[\"'`]\s*(?:\+\s*)?\n\s*f?[\"'`]|\{%.*?%\}|\]\((?:term|mark):[^)]*\)|\[(?=\S)")
+# Continued lines, ends of adjacent string literals, and the syntax of templates and of texts with links.
+BETWEEN = re.compile(r"\\\n\s*|[\"'`]\s*(?:\+\s*)?\n\s*f?[\"'`]|\{%.*?%\}|\]\((?:term|mark):[^)]*\)|\[(?=\S)")
 
 
 @cache
@@ -44,7 +44,8 @@ def sources() -> list[str]:
         for pattern in (*patterns, "pine_engine/**/*.py", "pine_engine/**/*.toml")
         for file in ROOT.glob(pattern)
     ]
-    files += (Path(gradio.__file__).parent / "templates" / "frontend" / "assets").glob("core-*.js")
+    scripts = Path(gradio.__file__).parent / "templates" / "frontend" / "assets"
+    files += [*scripts.glob("core-*.js"), *scripts.glob("Index-*.js")]
     texts = [file.read_text(encoding="utf-8") for file in files if file.parent != LANGUAGES_DIR]
     texts += [
         json.dumps([words(task), question_words(task.nouns)], ensure_ascii=False) for task in TASKS.values()

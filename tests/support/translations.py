@@ -1,0 +1,159 @@
+"""Texts of the page that no pair of a language translates, as assets/language.js finds them."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from html.parser import HTMLParser
+from typing import Any
+
+from pine_engine.lab.debias.wrappers import DEBIASERS
+from pine_engine.lab.evaluation.document_orders import ORDERS
+from pine_engine.methods.table import METHODS
+from tests.support.javascript import Call, scripts
+from viz.page.serving.languages import load_languages
+
+LABELS = ("title", "aria-label", "placeholder", "alt", "data-readout", "data-default-text")
+SKIPPED = ("script", "style", "textarea", "pre", "code")
+VOID = ("br", "hr", "img", "input", "meta")
+FIELDS = ("label", "info", "placeholder")
+
+HOLE = re.compile(r"\{@{1,2}\w+\}")
+DONE = "·"
+NAMES = sorted(
+    {
+        *(method.label for method in METHODS.values()),
+        *(wrapper.label for wrapper in DEBIASERS.values()),
+        *ORDERS,
+        *("gold-at:", "float32", "4bit", "RoPE", "PINE Explorer"),
+        *("Ctrl", "Shift", "Alt", "Enter", "Esc", "PNG", "SVG", "HTML", "CSV", "JSON"),
+    },
+    key=len,
+    reverse=True,
+)
+WORD = re.compile(r"[^\W\d_]{3}")
+
+
+@dataclass
+class Node:
+    """An HTML element with its texts and elements, in their order."""
+
+    tag: str
+    attributes: dict[str, str | None]
+    parts: list["Node | str"] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(part if isinstance(part, str) else part.text for part in self.parts)
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.stack = [Node("root", {})]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        node = Node(tag, dict(attrs))
+        self.stack[-1].parts.append(node)
+        if tag not in VOID:
+            self.stack.append(node)
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.stack[-1].tag == tag:
+            self.stack.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.stack[-1].parts.append(data)
+
+
+Found = tuple[str, ...]
+"""A text, or a sentence with numbered elements and then its parts, which are translated if it is not."""
+
+
+def html_texts(html: str) -> Iterator[Found]:
+    """Yield the texts and labels of some HTML, except those of users and models."""
+    reader = _Reader()
+    reader.feed(html)
+    yield from _texts(reader.stack[0])
+
+
+def _texts(node: Node) -> Iterator[Found]:
+    if node.attributes.get("translate") == "no":
+        return
+    yield from ((label,) for name in LABELS if (label := node.attributes.get(name)))
+    if node.tag in SKIPPED:
+        return
+    elements = [part for part in node.parts if isinstance(part, Node)]
+    texts = [part for part in node.parts if isinstance(part, str) and part.strip()]
+    is_sentence = bool(elements and texts)
+    is_sentence &= not any(isinstance(part, Node) for element in elements for part in element.parts)
+    if is_sentence:
+        numbers = {id(element): number for number, element in enumerate(elements, start=1)}
+        tagged = [
+            part if isinstance(part, str) else f"<{numbers[id(part)]}>{part.text}</{numbers[id(part)]}>"
+            for part in node.parts
+        ]
+        open_elements = [one for one in elements if one.attributes.get("translate") != "no"]
+        inner = [one.text for one in open_elements if one.tag not in SKIPPED]
+        yield ("".join(tagged), *texts, *inner)
+        yield from ((label,) for one in elements for name in LABELS if (label := one.attributes.get(name)))
+        return
+    yield from ((text,) for text in texts)
+    for element in elements:
+        yield from _texts(element)
+
+
+def component_texts(component: dict[str, Any]) -> Iterator[Found]:
+    """Yield the texts of a widget of the page, from its configuration."""
+    props, kind = component["props"], component["type"]
+    if props.get("visible") in (False, "hidden"):
+        return
+    labels = [props.get(name) for name in FIELDS]
+    yield from ((label,) for label in labels if isinstance(label, str) and not label.startswith("{"))
+    yield from ((choice[0],) for choice in props.get("choices") or ())
+    value = props.get("value")
+    if kind == "html" and isinstance(value, str) and not value.startswith(("{", "[")):
+        yield from html_texts(value)
+    if kind.endswith("button") and isinstance(value, str):
+        yield (value,)
+
+
+@cache
+def _script() -> Call:
+    return scripts("language", "figure_texts")
+
+
+def figure_texts(figures: Iterable[str]) -> Iterator[Found]:
+    """Yield the texts of figures as JSON, which viz/drawing/figure_texts.js finds."""
+    function = """(figures) => {
+      const found = new Set();
+      const note = (text) => found.add(text) && text;
+      for (const figure of figures) pine.figure_texts.translatedFigure(figure, note);
+      return [...found];
+    }"""
+    found = _script()(function, [json.loads(one) for one in figures])
+    yield from ((text,) for text in found)
+
+
+def untranslated(found: Iterable[Found], language: str, names: Sequence[str] = ()) -> list[str]:
+    """Return what no pair of the language translates of these texts, with a sign in place of the rest."""
+    pairs = [
+        (english, DONE + "".join(HOLE.findall(english)))
+        for part in load_languages()[language].values()
+        for english in part
+    ]
+    alternatives = sorted({tuple(" ".join(text.split()) for text in texts) for texts in found})
+    texts = sorted({text for several in alternatives for text in several})
+    function = f"(texts) => texts.map(pine.language.translator({json.dumps(pairs)}, 'en'))"
+    left = dict(zip(texts, _script()(function, texts), strict=True))
+    known = re.compile("|".join(map(re.escape, (*names, *NAMES))))
+
+    def is_done(text: str) -> bool:
+        return not WORD.search(known.sub("", left[text]))
+
+    missing: list[str] = []
+    for first, *others in alternatives:
+        if not is_done(first):
+            missing += [left[text] for text in others or [first] if not is_done(text)]
+    return sorted({*missing})
