@@ -136,6 +136,13 @@ def figure_texts(figures: Iterable[str]) -> Iterator[Found]:
     yield from ((text,) for text in found)
 
 
+def translate(texts: Sequence[str], pairs: Sequence[tuple[str, str]], language: str) -> list[str]:
+    """Return the texts as assets/language.js translates them."""
+    function = f"(texts) => texts.map(pine.language.translator({json.dumps(pairs)}, {language!r}))"
+    translated: list[str] = _script()(function, texts)
+    return translated
+
+
 def untranslated(found: Iterable[Found], language: str, names: Sequence[str] = ()) -> list[str]:
     """Return what no pair of the language translates of these texts, with a sign in place of the rest."""
     pairs = [
@@ -145,8 +152,7 @@ def untranslated(found: Iterable[Found], language: str, names: Sequence[str] = (
     ]
     alternatives = sorted({tuple(" ".join(text.split()) for text in texts) for texts in found})
     texts = sorted({text for several in alternatives for text in several})
-    function = f"(texts) => texts.map(pine.language.translator({json.dumps(pairs)}, 'en'))"
-    left = dict(zip(texts, _script()(function, texts), strict=True))
+    left = dict(zip(texts, translate(texts, pairs, "en"), strict=True))
     known = re.compile("|".join(map(re.escape, (*names, *NAMES))))
 
     def is_done(text: str) -> bool:

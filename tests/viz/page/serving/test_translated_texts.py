@@ -1,5 +1,6 @@
 """Texts of the Lab, of all settings and of the list of examples: each has a pair in every language."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -11,7 +12,14 @@ from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS
 from tests.support.running import views_of
 from tests.support.runs import THREE, finish, form_of, swapped, telling_queries, with_orders
-from tests.support.translations import Found, component_texts, figure_texts, html_texts, untranslated
+from tests.support.translations import (
+    Found,
+    component_texts,
+    figure_texts,
+    html_texts,
+    translate,
+    untranslated,
+)
 from tests.support.widgets import whole_page
 from viz.cards.shuffle import verdict_html
 from viz.figures.logprob_by_order import plot_logprob_by_order
@@ -44,6 +52,9 @@ from viz.page.shuffle_job import prepare_shuffle
 LABELS = {name: method.label for name, method in METHODS.items()}
 SOME = ("vanilla", "nia", "pcw", "sp", "mspoe", "superposition", "calibrated_attention", "pine")
 STEPS = 3
+OTHERS = sorted(load_languages().keys() - {"en"})
+VALUE = re.compile(r"\{@{0,2}(\w+)\}")
+PLURAL = re.compile(r"\{\w:(?:[^}|]*\|)*([^}|]*)\}")
 
 
 def page_texts(_: Engine) -> Iterator[Found]:
@@ -145,9 +156,22 @@ VIEWS: dict[str, Callable[[Engine], Iterator[Found]]] = {
 }
 
 
+@pytest.mark.parametrize("language", OTHERS)
+def test_translated_text_is_not_translated_again(language: str) -> None:
+    """The document may report a text twice, so that a text of a language must be none of English."""
+    pairs = [pair for part in load_languages()[language].values() for pair in part.items()]
+    texts = [VALUE.sub(_example, PLURAL.sub(r"\1", text)) for _, text in pairs]
+    again = translate(texts, pairs, language)
+    assert [pair for pair in zip(texts, again, strict=True) if pair[0] != pair[1]] == []
+
+
+def _example(hole: re.Match[str]) -> str:
+    return "3" if len(hole[1]) == 1 else "Xyz"
+
+
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_text_of_a_view_has_a_pair(view: str, engine: Engine) -> None:
     found = [*VIEWS[view](engine)]
     assert len(found) > 5
-    for language in sorted(load_languages().keys() - {"en"}):
+    for language in OTHERS:
         assert untranslated(found, language, names=(engine.model_name, *TASKS)) == []
