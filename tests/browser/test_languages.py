@@ -108,6 +108,27 @@ def test_page_in_another_language_is_not_cut_off(
         assert violations(page, ".gradio-container") == []
 
 
+def test_figures_and_lists_of_the_lab_are_translated(open_page: OpenPage, app: ServedApp) -> None:
+    with open_page(f"{app.url}?lang=de") as page:
+        expect(page.locator("#example input")).to_have_value("Schloss (3 Dokumente)")
+        page.get_by_role("tab", name="Labor", exact=True).click()
+        masks = page.locator("#figure-token-masks")
+        expect(masks.locator(".pine-figure-title")).to_have_text("Attention-Masken pro Token")
+        expect(masks.locator(".xtick text")).to_have_text(["Präfix", "A", "B", "C", "Frage"])
+        page.get_by_role("tab", name="Wichtigkeit der Dokumente", exact=True).click()
+        answers = page.locator("#figure-answer-importance .pine-plot")
+        expect(answers.locator(".ytitle")).to_have_text("Antwort-Token")
+        expect(answers.locator(".ytick text").first).to_have_text("1: The")
+        layer = page.locator("#layer input")
+        layer.click()
+        page.get_by_role("option", name="Schicht 3", exact=True).click()
+        expect(layer).to_have_value("Schicht 3")
+        expect(page.locator("#figure-importance .pine-figure-title")).to_contain_text("Schicht 3")
+        answers.press("ArrowDown")
+        status = page.locator("#figure-answer-importance [role=status]")
+        expect(status).to_contain_text("Dokument A, Anteil an der Wichtigkeit")
+
+
 def test_texts_of_visitors_are_not_translated(open_page: OpenPage, app: ServedApp) -> None:
     with open_page(f"{app.url}?lang=de") as page:
         field = page.locator("#documents .page-text").first

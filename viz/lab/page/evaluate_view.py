@@ -101,11 +101,17 @@ def results_html(view: MeasureView, run: MeasuredRun | None) -> str:
         notes.append("No interval: too few examples.")
     return measured_html(
         *view.progress,
-        findings=[sentence.replace(NO_INTERVAL, "") for sentence in findings],
+        findings=[_with_lead(sentence.replace(NO_INTERVAL, "")) for sentence in findings],
         tables=[_without_missing_intervals(table) for table in tables if table.rows],
         note=" ".join(notes),
         reading=reading_part().sentences,
     )
+
+
+def _with_lead(finding: str) -> str:
+    """Return a finding whose run and metric are a sentence: each sentence is translated alone."""
+    lead, colon, rest = finding.partition(": ")
+    return f"{lead}. {rest}" if colon and ", n = " in lead else finding
 
 
 def _without_missing_intervals(table: Table) -> Table:
