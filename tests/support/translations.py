@@ -26,7 +26,7 @@ NAMES = sorted(
         *(method.label for method in METHODS.values()),
         *(wrapper.label for wrapper in DEBIASERS.values()),
         *ORDERS,
-        *("gold-at:", "float32", "4bit", "RoPE", "PINE Explorer"),
+        *("gold-at:", "float32", "float16", "bfloat16", "auto", "4bit", "RoPE", "PINE Explorer"),
         *("Ctrl", "Shift", "Alt", "Enter", "Esc", "PNG", "SVG", "HTML", "CSV", "JSON"),
     },
     key=len,

@@ -58,9 +58,10 @@ PLURAL = re.compile(r"\{\w:(?:[^}|]*\|)*([^}|]*)\}")
 
 
 def page_texts(_: Engine) -> Iterator[Found]:
-    """Yield the texts of the widgets of the page, and of its examples."""
+    """Yield the texts of the widgets of the page, of its examples and of all methods."""
+    yield from ((method.description,) for method in METHODS.values())
     for component in whole_page().config["components"]:
-        if component["props"].get("elem_id") not in ("model", "dtype", "measure-orders", "pasted"):
+        if component["props"].get("elem_id") not in ("model", "measure-orders", "pasted"):
             yield from component_texts(component)
     yield from ((text,) for one in load_examples() for text in (one.name, one.note, one.challenge) if text)
 
