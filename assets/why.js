@@ -19,7 +19,7 @@ const bars = (stage, record, className) => {
   const made = stage.querySelectorAll(`.${className}`);
   if (made.length) return [...made];
   return record.documents.map(({ letter, text, color, ink }, document) => {
-    const label = h("span", { translate: false }, h("b", { textContent: letter }), ` ${text}`);
+    const label = h("span", { translate: false }, h("b", { textContent: letter }), " ", h("bdi", { textContent: text }));
     const style = { background: color, color: ink };
     const title = `Document ${letter}: ${text}`;
     return stage.appendChild(h("div", { className, title, style, dataset: { document } }, label));
@@ -126,7 +126,7 @@ const drawRuler = (ruler, record, { bars: places, question, query }) => {
     tick.textContent = start;
   });
   const asked = child(ruler, "page-why-asked");
-  asked.replaceChildren(h("span", { textContent: question.text, translate: false }));
+  asked.replaceChildren(h("span", { textContent: question.text, translate: false, dir: "auto" }));
   Object.assign(asked.style, { left: `${question.left}%`, width: `calc(${question.width}% - 3px)` });
   const mark = child(ruler, "page-why-mark");
   mark.replaceChildren(h("small", { textContent: query.text }));

@@ -8,6 +8,7 @@ from playwright.sync_api import Locator, Page, ViewportSize, expect
 from tests.browser.conftest import OpenPage
 from tests.browser.driving import (
     DEFAULT,
+    LONG,
     RUN_MS,
     SHORT,
     cut_off,
@@ -19,16 +20,33 @@ from tests.browser.driving import (
     wait_for_model,
 )
 from tests.browser.test_eye import WITHOUT_B
+from tests.support.serving import ServedApp
+from tools.first_screen import LAPTOP
+from viz.page.answers.order_answers import OrderAnswers
+from viz.page.answers.record import record_of, with_answers
+from viz.page.form.documents import entries_from
+from viz.page.form.form import Form
+from viz.page.links import example_link
+from viz.page.session import to_code
 from viz.page.why import STEPS
 
 PROJECTOR: ViewportSize = {"width": 1920, "height": 1080}
 SLIDES = ("Guess", "See it", *STEPS, "Your turn")
 TABLE = "#order-table table"
 MIN_MODULE_PX = 4
+MAX_PADDING_PX = 30  # of a card
 MODULES = """
 (code) => code.getBoundingClientRect().width / code.viewBox.baseVal.width
 """
 """Script that returns the pixels of a module of a QR code."""
+RIGHT_ENDS = """
+(node) => {
+  const range = document.createRange();
+  range.selectNodeContents(node);
+  return [node.parentElement, range].map((one) => one.getBoundingClientRect().right);
+}
+"""
+"""Script that returns the right ends of the card of a text and of the text."""
 
 
 @pytest.fixture
@@ -143,6 +161,47 @@ def test_slides_fill_the_screen(page: Page, slides: Locator, size: ViewportSize)
         )
         pixels = heading.first.evaluate("(node) => node.getBoundingClientRect().height")
         assert pixels >= 30 * zoom, name
+
+
+@pytest.mark.parametrize("language", ["de", "es"])
+def test_bar_covers_no_control_beside_six_documents(
+    open_page: OpenPage, app: ServedApp, language: str
+) -> None:
+    code = example_link(LONG, tuple(range(len(LONG.documents))))
+    with open_page(f"{app.url}?lang={language}#session={code}") as page:
+        expect(page.locator("#documents .page-text")).to_have_count(len(LONG.documents))
+        page.set_viewport_size(LAPTOP)
+        page.locator(".page-header-button[data-projector]").click()
+        place, bar = page.locator("#projector-bar span"), page.locator("#projector-bar")
+        for number in range(len(STEPS)):
+            turn_to(page, place, f"{number + 3} ")
+            controls = page.locator(".page-why-controls [role=group]").bounding_box()
+            end = bar.bounding_box()
+            assert controls and end and controls["x"] + controls["width"] <= end["x"]
+            assert page.evaluate("document.documentElement.scrollHeight") <= LAPTOP["height"]
+
+
+def test_slides_show_texts_from_right_to_left(open_page: OpenPage, app: ServedApp) -> None:
+    documents = entries_from([("", "קו 12 נוסע לאוסטרבה."), ("", "קו 7 נוסע לפרל כל יום בשעה 8.")])
+    form = Form("retrieval_qa", "איזה קו נוסע לפרל?", "", ("vanilla", "pine"), 8, documents)
+    texts = [{"vanilla": "קו 12.", "pine": "קו 7."}, {"vanilla": "קו 7.", "pine": "קו 7."}]
+    orders = dict(zip([(0, 1), (1, 0)], map(OrderAnswers, texts), strict=True))
+    with open_page(f"{app.url}#session={to_code(with_answers(record_of(form), orders))}") as page:
+        expect(page.locator("#question textarea")).to_have_value(form.question)
+        page.get_by_role("button", name="Present").click()
+        document = page.locator(".page-guess bdi").first
+        expect(document).to_have_css("direction", "rtl")
+        right, end = document.evaluate(RIGHT_ENDS)
+        assert right - end < MAX_PADDING_PX
+        turn_to(page, page.locator("#projector-bar span"), "Importance")
+        for part in (".page-why-query", ".page-why-column > span"):
+            for node in page.locator(part).all():
+                assert node.evaluate("node => node.scrollWidth <= node.clientWidth")
+        expect(page.locator(".page-why-column bdi").first).to_be_attached()
+        turn_to(page, page.locator("#projector-bar span"), "Positions")
+        expect(page.locator(".page-why-asked > span").first).to_have_attribute("dir", "auto")
+        turn_to(page, page.locator("#projector-bar span"), "Your turn")
+        expect(page.locator(".page-last-slide > p")).to_have_css("direction", "rtl")
 
 
 def test_last_slide_links_to_what_was_shown(page: Page, slides: Locator, open_page: OpenPage) -> None:
