@@ -156,7 +156,8 @@ def create_link(bar: ShareBar, address: str, shown: Shown, *values: Any) -> Upda
     except Exception as error:
         return show_failure(bar, error) | {bar.handed: "", bar.link: gr.update(visible=False)}
     start = f"{address}#{PARAMETER}="
-    scanned, _ = link_code(session, limit=MAX_QR_BYTES - len(start.encode()))
+    unselected = session.model_copy(update={"selection": {}, "tab": ""})  # more documents have a code
+    scanned, _ = link_code(unselected, limit=MAX_QR_BYTES - len(start.encode()))
     handed = json.dumps({"link": start + code, "note": note, "qr": qr_rows(start + scanned)})
     return {bar.handed: handed, bar.link: gr.update(visible=True)}
 
