@@ -133,7 +133,7 @@ const drawAnswers = (context, { state }, { order, qr }) => {
     for (const { text, mark: [mark, color], count } of shown) {
       write(context, mark, { x: x + 20, y, width: 30, size: 22, weight: 700, color });
       const size = current ? 26 : 20;
-      const full = count ? `${translated(`${count} of ${total}:`)} ${text}` : text;
+      const full = count ? [translated(`${count} of ${total}:`), text].join(" ") : text;
       y = write(context, full, { x: x + 48, y, width: width - 66, size, weight: 600, lines: current ? 4 : 2 }) + 6;
     }
     const more = answers.length - shown.length;
@@ -164,7 +164,7 @@ const placesIn = (order) => order.map((_, document) => order.indexOf(document));
 const sourceText = ({ state }) => {
   const rate = document.querySelector("#order-table [data-base-rate]:not([hidden])")?.textContent ?? "";
   const model = document.querySelector("#model-status")?.textContent.trim();
-  return `${state.source || `Model: ${model}.`} ${rate}`.trim();
+  return [state.source || `Model: ${model}.`, rate].join(" ").trim();
 };
 
 /* Return the picture of the answers in all orders, as a blob. */

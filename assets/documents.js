@@ -99,7 +99,7 @@ export const mount = ({ element, trigger, props, watch }) => {
       card.badge.innerHTML = props.badges[letter];
       card.badge.dataset.letter = letter;
     }
-    card.slot.textContent = `slot ${slot + 1}${card.score === null ? "" : `, score ${card.score}`}`;
+    card.slot.textContent = `slot ${slot + 1}` + (card.score === null ? "" : `, score ${card.score}`);
     card.name.textContent = words.owned ? nameOf(letter) : "";
     card.title.hidden = !words.title;
     card.title.placeholder = words.title;

@@ -79,7 +79,7 @@ const swap = () => {
 export const verdictOf = (guess, truth) => {
   const fact = truth === "same" ? "The answer stays the same here." : "The order alone changes the answer.";
   if (!guess) return fact;
-  return `${fact} ${guess === truth ? "You guessed it." : `You guessed “${guess}”.`}`;
+  return [fact, guess === truth ? "You guessed it." : `You guessed “${guess}”.`].join(" ");
 };
 
 /* Return the guesses of a class as bars: guess, number, share of all, and whether it is true; [] without numbers. */
@@ -97,7 +97,7 @@ const drawTally = (truth) => {
     h(
       "li",
       {},
-      h("b", { textContent: `${isTrue ? "✓ " : ""}${part(`[value=${guess}]`).textContent}` }),
+      h("b", { textContent: (isTrue ? "✓ " : "") + part(`[value=${guess}]`).textContent }),
       h("span", { style: { flexGrow: share }, dataset: { isTrue } }),
       ` ${count}`,
     ),

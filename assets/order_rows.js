@@ -122,7 +122,7 @@ const rowOf = (table, method, state) => {
     barsLabel: bars.length ? `From far to near: ${places.join(" ")}` : state.no_positions,
     laneTitle: token ? `Positions for the query token “${token.trim()}”` : "",
     mark: markOf(answer, table.documents, table.numbers),
-    markTitle: answer?.is_correct === null ? "" : `${answer?.is_cut_off ? `${CUT_OFF}; ` : ""}${state.rule}`,
+    markTitle: answer?.is_correct === null ? "" : (answer?.is_cut_off ? `${CUT_OFF}; ` : "") + state.rule,
     isMuted: !answer || (!answer.is_done && !state.is_busy), // none, or one that was stopped
     without: table.leftOut < 0 ? null : { name: `without ${table.letter(table.leftOut)}:`, text: answer?.without?.[table.leftOut] ?? "…" },
     text: answer?.text ?? (state.is_busy ? "…" : "not computed in this order"),

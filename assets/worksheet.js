@@ -8,7 +8,7 @@ const STYLES =
 
 /* Return the text of headings, paragraphs and list items in Markdown. lines: name of the element, text and address of its link. */
 export const markdownOf = (lines) => {
-  const texts = lines.map(({ name, text, link }) => `${MARKS[name] ?? ""}${link ? `[${text}](${link})` : text}`);
+  const texts = lines.map(({ name, text, link }) => (MARKS[name] ?? "") + (link ? `[${text}](${link})` : text));
   return texts.reduce((all, text, place) => {
     const isList = place > 0 && [place - 1, place].every((one) => lines[one].name === "LI");
     return `${all}${place ? (isList ? "\n" : "\n\n") : ""}${text}`;

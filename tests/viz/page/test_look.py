@@ -1,4 +1,4 @@
-"""Look of the page: shades of distinct answers, and the order of headings."""
+"""Look of the page: shades of distinct answers, texts of its scripts, and the order of headings."""
 
 import re
 from itertools import pairwise
@@ -8,6 +8,7 @@ import gradio as gr
 
 from tests.support.widgets import whole_page
 from viz.drawing.identity import relative_luminance
+from viz.page.common.look import ASSETS, SCRIPTS
 
 ROOT = Path(__file__).parents[3]
 TABLES = ("#FFFFFF", "#1E293B")
@@ -28,6 +29,13 @@ def test_shades_of_answers_are_visible_on_both_backgrounds() -> None:
         ink = "#FFFFFF" if f'"{number}"' in light[1] else "#1C2733"
         assert contrast(shade, ink) >= 4.5, number
         assert min(contrast(shade, table) for table in TABLES) >= 1.25, number
+
+
+def test_no_template_is_in_another_one() -> None:
+    """rjsmin removes spaces from the inner one."""
+    scripts = (*SCRIPTS, *ASSETS.glob("*.js"))
+    nested = re.compile(r"`[^`\n]*\$\{[^}`\n]*`.*")
+    assert [match for script in scripts for match in nested.findall(script.read_text(encoding="utf-8"))] == []
 
 
 def test_headings_skip_no_level() -> None:
