@@ -522,7 +522,8 @@ def test_first_visit_guesses_before_the_page(browser: Browser, app: ServedApp) -
         for hidden in (header, "#question", "#order-table table"):
             expect(page.locator(hidden)).to_be_hidden()
         assert page.evaluate(CONTROLS) <= 6
-        assert len(page.locator(guess).inner_text().split()) <= 50
+        words = [word for word in page.locator(guess).inner_text().split() if word not in "ABC"]
+        assert len(words) <= 50
         assert violations(page, guess) == []
         page.evaluate(ADD_LOADER)
         expect(page.locator("#late-loader")).to_be_hidden()

@@ -77,7 +77,7 @@ def test_closed_page_releases_its_results(monkeypatch: pytest.MonkeyPatch) -> No
     for name in ("visitor", "unknown"):
         close(SimpleNamespace(session_hash=name))
     released = states - sessions["visitor"].state_data.keys()
-    runs = [{output._id for output in one.outputs} for one in page.fns.values() if one.name == "run"]
-    # Of the run, what is shown of it, shuffle test, attention per token, and leave-one-out.
-    assert len(released) == 5 and released <= set().union(*runs)
+    writers = [one for one in page.fns.values() if one.name in ("run", "take_challenge")]
+    # The run, what is shown of it, shuffle test, attention per token, leave-one-out, and what a challenge replaced.
+    assert len(released) == 6 and released <= {output._id for one in writers for output in one.outputs}
     assert sessions["other"].state_data.keys() == states
