@@ -22,7 +22,7 @@ from tests.browser.driving import (
 from tests.browser.test_eye import WITHOUT_B
 from tests.support.serving import ServedApp
 from tools.first_screen import LAPTOP
-from viz.page.answers.order_answers import OrderAnswers
+from viz.page.answers.order_answers import Order, OrderAnswers
 from viz.page.answers.record import record_of, with_answers
 from viz.page.form.documents import entries_from
 from viz.page.form.form import Form
@@ -184,8 +184,8 @@ def test_bar_covers_no_control_beside_six_documents(
 def test_slides_show_texts_from_right_to_left(open_page: OpenPage, app: ServedApp) -> None:
     documents = entries_from([("", "קו 12 נוסע לאוסטרבה."), ("", "קו 7 נוסע לפרל כל יום בשעה 8.")])
     form = Form("retrieval_qa", "איזה קו נוסע לפרל?", "", ("vanilla", "pine"), 8, documents)
-    texts = [{"vanilla": "קו 12.", "pine": "קו 7."}, {"vanilla": "קו 7.", "pine": "קו 7."}]
-    orders = dict(zip([(0, 1), (1, 0)], map(OrderAnswers, texts), strict=True))
+    first, second = {"vanilla": "קו 12.", "pine": "קו 7."}, {"vanilla": "קו 7.", "pine": "קו 7."}
+    orders: dict[Order, OrderAnswers] = {(0, 1): OrderAnswers(first), (1, 0): OrderAnswers(second)}
     with open_page(f"{app.url}#session={to_code(with_answers(record_of(form), orders))}") as page:
         expect(page.locator("#question textarea")).to_have_value(form.question)
         page.get_by_role("button", name="Present").click()
