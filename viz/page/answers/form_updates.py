@@ -87,8 +87,8 @@ def _estimates(page: Workspace, state: FormState, orders: int, *, controls: bool
 
 def _example_note(page: Workspace, form: Form, shown: Shown, *, is_stale: bool) -> Updates:
     """Return the update of the remark about an example, which is shown beside its answers only."""
-    example, left = example_of(form), example_of(shown.form) if is_stale else None
-    if left and left.note:
+    example = example_of(form)
+    if is_stale and any(one and one.note for one in (example, example_of(shown.form))):
         return {page.note: ""}
     if not is_stale and example and example.note:
         return {page.note: notice(example.note, kind="note")}
