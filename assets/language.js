@@ -174,5 +174,5 @@ if (later) {
   translateAll(root);
   setTranslate(translated);
   const used = ({ isTrusted }) => isTrusted && request();
-  for (const kind of ["pointerdown", "click", "keydown"]) document.addEventListener(kind, used, true);
+  for (const kind of ["pointermove", "pointerdown", "click", "keydown"]) document.addEventListener(kind, used, true);
 }

@@ -75,6 +75,8 @@ def test_views_have_no_english_text(
     names = re.compile("|".join([*equal, *map(re.escape, NAMES)]))
     with open_page(f"{app.url}?lang={language}") as page:
         expect(page.locator("html")).to_have_attribute("lang", language)
+        page.keyboard.press("Shift")
+        expect(page.locator("#share-menu")).not_to_contain_text("Copy link")  # texts behind the first screen
         found = texts_of_views(page)
     untranslated = sorted(text for text in found & english if not names.fullmatch(text))
     assert not untranslated, untranslated

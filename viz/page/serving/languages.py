@@ -17,7 +17,7 @@ LANGUAGES_DIR = Path(__file__).parents[2] / "languages"
 ENGLISH = "en"  # language of the sources
 
 FIRST_PARTS = ("page", "guess", "documents", "table", "run")
-"""Parts of a file with the texts of the first screen; the others are requested after a click or a key."""
+"""Parts of a file with the texts of the first screen; the others are requested at the first move or key."""
 
 
 @cache
