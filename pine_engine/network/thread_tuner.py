@@ -25,7 +25,7 @@ NUM_BASELINE_LAYERS, NUM_LONG_BASELINE_LAYERS = 6, 2
 MIN_TRIAL_LAYERS, MAX_TRIAL_LAYERS = 12, 192
 """Layers with all threads between two such baselines. The number doubles while all threads gain."""
 
-MAX_TIME_RATIO = 0.85
+MAX_TIME_RATIO = 0.95
 """All threads are kept if their layers take at most this share of the time with one thread."""
 
 MAX_LOSS_S = 0.01
@@ -39,7 +39,7 @@ It doubles with each report, until all threads were used for as long as the last
 in a short trial does not end it: a thread that has slept gets a core at once, but only for a moment.
 """
 
-MIN_RETRY_INTERVAL, MAX_RETRY_INTERVAL = 200, 3200
+MIN_RETRY_INTERVAL, MAX_RETRY_INTERVAL = 60, 240
 """Layers between two trials of all threads that gain nothing. The interval doubles with each trial."""
 
 

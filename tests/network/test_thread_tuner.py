@@ -81,13 +81,13 @@ def test_contention_is_shared_by_all_kinds_of_layers() -> None:
     assert machine.compute(second, 10, BUSY) == [False] * 10
 
 
-@pytest.mark.parametrize("gain", [-0.03, 0.05, 0.12])
+@pytest.mark.parametrize("gain", [-0.03, 0, 0.04])
 def test_trials_with_little_gain_become_rare(gain: float) -> None:
     machine = Machine()
     times = {True: 0.006 * (1 - gain), False: 0.006}
     choices = machine.compute(ThreadPolicy(machine.monitor), 10_000, times)
-    # At the start; after 200, 400, 800, 1600, and from then on 3200 layers.
-    assert sum(choices) == 7 * MIN_TRIAL_LAYERS
+    # At the start; after 60, 120, and from then on 240 layers.
+    assert sum(choices[:3000]) == 14 * MIN_TRIAL_LAYERS
 
 
 def test_trial_with_gain_resets_retry_interval() -> None:
