@@ -132,10 +132,8 @@ class Registry(dict[str, Entry]):
 def check_api_key(key: str, label: str, *, encoding: Literal["ASCII", "Latin-1"] = "ASCII") -> None:
     """Raise InputError, which does not repeat the key, for a key that no HTTP header can contain.
 
-    Args:
-        key: API key.
-        label: Name of the option or variable of the key.
-        encoding: Encoding of headers. The client of the OpenAI API sends ASCII; others also send Latin-1.
+    `label` names the option or variable of the key. The client of the OpenAI API sends ASCII; others also
+    send Latin-1.
     """
     with suppress(UnicodeEncodeError):
         if key.encode(encoding) and key.isprintable() and key == key.strip():

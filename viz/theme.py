@@ -101,9 +101,7 @@ pio.templates[TEMPLATE] = go.layout.Template(
 def method_number(name: str, place: int = 0) -> int:
     """Return the index of the style of a method, the same in all figures.
 
-    Args:
-        name: Name or label of the method, which may have an addition in parentheses.
-        place: Number of the style among those of names that are of no method.
+    A name or label may have an addition in parentheses. `place` numbers the styles of other names.
     """
     return _NUMBERS.get(name, _NUMBERS.get(name.rpartition(" (")[0], len(METHODS) + place))
 

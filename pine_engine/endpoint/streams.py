@@ -97,14 +97,8 @@ def stream_runs(
     """Send the requests of several prompts, and yield (index of the prompt, event) as replies arrive.
 
     The first request of a prompt with several is sent twice. Events of all prompts have the index 0. Closing
-    the generator cancels the requests.
-
-    Args:
-        send: Sends requests in a thread of its own, and yields them with their replies.
-        layouts: Prompts.
-        orders: Document orders of each prompt; None for answers in the order of the prompts.
-        methods: Methods, one request each.
-        max_new_tokens: Limit of an answer, in tokens.
+    the generator cancels the requests. `send` yields requests with their replies. `orders` are the document
+    orders of each prompt, or None for answers in the order of the prompts.
 
     Raises:
         EndpointError: After the answers that arrive, as `Endpoint.send`.

@@ -112,10 +112,7 @@ def prefill_orders(
 ) -> list[tuple[SequenceState, Tensor]]:
     """Return the results of `prefill` for orders of one prompt, in one batch if no bit depends on its size.
 
-    Args:
-        layouts: Prompts, which have the same prefix and length.
-        method: Method of all.
-        options: Options of each, which differ in recorder and reused states.
+    The options of the orders differ in recorder and reused states.
     """
     model = options[0].patched_models[0]
     is_invariant = is_batch_invariant(model.network.dtype, input_device(model.network))
@@ -150,12 +147,7 @@ def fork_documents(
 ) -> dict[Method, SequenceState]:
     """Return the states of a prompt before its suffix, with documents of `cached_sequences`.
 
-    Methods that need other passes before the suffix have none.
-
-    Args:
-        layout: Prompt.
-        recorders: Recorder of each method, in place of that of the options.
-        options: Options of the prefills.
+    Methods that need other passes before the suffix have none. `recorders` replace that of the options.
     """
     rows: dict[Method, SequenceState] = {}
     for method, recorder in recorders.items():

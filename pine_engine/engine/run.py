@@ -218,13 +218,8 @@ def prefill_runs(
 ) -> Coroutine[list[ActiveGeneration]]:
     """Prefill a prompt in several orders, in one batch under each method; return and add missing answers.
 
-    Each order has a prefill of its own, which reuses only its own prefix.
-
-    Args:
-        runs: Run of each order, by the index of the order.
-        methods: Methods to prefill.
-        answers: Answers of each order, to which new ones are added.
-        control: Control that receives the events.
+    Each order has a prefill of its own, which reuses only its own prefix. Keys of `runs` and `answers` are
+    indices of orders.
     """
     new: list[ActiveGeneration] = []
     for method in methods:

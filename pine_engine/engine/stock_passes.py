@@ -115,10 +115,7 @@ def validate_stock_model(model: PreTrainedModel, reason: str) -> StockModel:
 
     Two prompts are continued in turns with the model's cache, and compared with passes over whole sequences.
     A model whose cache gives other logits, such as one with its state in modules, runs without a cache.
-
-    Args:
-        model: Model, which is neither run nor changed.
-        reason: Why methods that place documents do not fit.
+    `reason` states why methods that place documents do not fit.
 
     Raises:
         ModelError: The forward pass raises an error, logits are not finite, or tokens attend to later ones.

@@ -24,10 +24,7 @@ MASKED = -1  # start or position of tokens to which the query does not attend
 def check_scores(layout: TokenLayout, methods: Iterable[Method], name: str = "") -> None:
     """Raise InputError if a method needs the score of each document, and one has none.
 
-    Args:
-        layout: Prompt.
-        methods: Methods that run.
-        name: Name of the prompt in the message, "" for a single one.
+    The message has the name of the prompt, "" for a single one.
     """
     missing = [slot for slot, score in enumerate(layout.scores or (None,)) if score is None]
     for method in methods:
@@ -239,12 +236,7 @@ def build_plan(method: Method, layout: TokenLayout) -> AttentionPlan:
 
 
 def sort_documents(layout: TokenLayout, sorting: Sorting) -> list[int]:
-    """Return the documents by their contents, the closest to the suffix first; token ids resolve ties.
-
-    Args:
-        layout: Tokenized prompt.
-        sorting: Order of the documents.
-    """
+    """Return the documents by their contents, the closest to the suffix first; token ids resolve ties."""
     documents, counts = layout.documents, Counter[int]()
     if sorting == "frequency":  # as in the released code, the first token of the prompt counts too
         counts.update(token for ids in (layout.prefix[:1], *documents) for token in ids)

@@ -286,9 +286,6 @@ def default_methods(requirement: Requirement) -> tuple[Method, ...]:
     """Return the methods that are compared by default where this requirement is met.
 
     Where only passes fit, the default methods have no order-invariant one, and the first that fits is added.
-
-    Args:
-        requirement: Largest need that the model meets.
     """
     fitting = [method for method in METHODS.values() if method.fits(requirement)]
     found = [method for method in fitting if method.is_default]

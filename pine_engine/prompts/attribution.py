@@ -60,13 +60,8 @@ def attribute_words(
     A document is the source of a word if the document contains the word, the answer without this document
     lacks the word, and no other document is such a source. Stop words and words of the question have no
     source. Stop words are those of stopwordsiso for the language of the texts, which is the one with the
-    most stop words in them. Leave-one-out: context-cite (Cohen-Wang et al. 2024), here on texts.
-
-    Args:
-        text: Answer with all documents.
-        question: Question.
-        documents: Texts of the documents, D.
-        texts_without: Answer without each document, D; None for an unknown one. Default: all are unknown.
+    most stop words in them. Leave-one-out: context-cite (Cohen-Wang et al. 2024), here on texts. An answer
+    without a document is None if it is unknown; by default, all are.
     """
     without = texts_without or [None] * len(documents)
     states: list[Finding] = []

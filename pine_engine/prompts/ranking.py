@@ -52,12 +52,8 @@ def parse_ranking(text: str, *, num_answers: int = 26, verdict: str = "last", **
 
     Letters, or numbers from 1 as in RankGPT, with or without brackets: "B > A", "[2] > [1]"; else a text that
     is a list of them, "B, A" or "B"; else the letters with which lines begin, "1. B" or "B. Some passage".
-    Only the first mention of a document counts.
-
-    Args:
-        text: Generated text.
-        num_answers: Number of documents.
-        verdict: Ranking that counts of several, "first" or another word for the last one.
+    Only the first mention of a document counts. Of several rankings, `verdict` counts: "first", or another
+    word for the last one.
     """
     text = normalize("NFKC", text)
     listed = text if _LIST.fullmatch(text) else ", ".join(_LINES.findall(text))
@@ -83,12 +79,8 @@ def score_ranking(
 ) -> float:
     """Return nDCG of the ranking that a text has, 0 without a ranking.
 
-    Args:
-        text: Generated text.
-        answers: Letters of the relevant documents.
-        relevance: Relevance by letter. Default: 1 for the letters of `answers`, 0 for others.
-        num_answers: Number of documents.
-        options: Further options of `parse_ranking`.
+    Relevance is by letter, by default 1 for the letters of `answers`, 0 for others. Further options are those
+    of `parse_ranking`.
     """
     ranking = parse_ranking(text, num_answers=num_answers, **options)
     letters = string.ascii_uppercase[:num_answers]
@@ -99,11 +91,8 @@ def score_ranking(
 def ndcg(relevance: Sequence[float], scores: Sequence[float]) -> float:
     """Return the normalized discounted cumulative gain of the first `CUTOFF` ranks, 0 to 1.
 
-    The ideal order is that of the given documents. Negative relevance counts as 0.
-
-    Args:
-        relevance: Relevance of each document.
-        scores: Score of each document, the larger the better its rank; equal scores share their ranks.
+    The ideal order is that of the given documents. Negative relevance counts as 0. The larger the score of a
+    document, the better its rank; equal scores share their ranks.
     """
     gains = [max(0.0, one) for one in relevance]
     ranked: list[float] = []

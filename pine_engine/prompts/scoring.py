@@ -133,14 +133,9 @@ def parse_option(
 
     In this order: the letter in a box (`[[B]]`, `\\boxed{B}`), the option whose text the answer is, the
     letter behind "answer", the letter at the beginning, the only letter in the text, the only option whose
-    text occurs in it. Letters are those of `contains_words`: "A" in "A dog" is none.
-
-    Args:
-        text: Generated text.
-        num_answers: Number of options.
-        verdict: Letter that counts of several in boxes or behind "answer".
-        has_tie: Not used: a question has a right option.
-        options: Texts of the options in the order of their letters.
+    text occurs in it. Letters are those of `contains_words`: "A" in "A dog" is none. `verdict` counts of
+    several letters in boxes or behind "answer". `options` are in the order of their letters. `has_tie` is not
+    used: a question has a right option.
     """
     text = normalize("NFKC", text)
     letters = string.ascii_uppercase[:num_answers]

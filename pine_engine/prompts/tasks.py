@@ -124,9 +124,7 @@ class Task:
     def sized(self, num_documents: int, verdict: Verdict = "last") -> Self:
         """Return the task for a number of documents: its instruction, choices, parser and score.
 
-        Args:
-            num_documents: Number of documents.
-            verdict: Verdict that counts in a text with several.
+        `verdict` is the one that counts in a text with several.
         """
         if not self.choice:
             return self
@@ -154,9 +152,7 @@ class Task:
     def with_documents(self, texts: Sequence[str], relevance: Sequence[float] = ()) -> Self:
         """Return the task with a parser and a score that know the documents, sorted by their letters.
 
-        Args:
-            texts: Texts of the documents.
-            relevance: Their relevance, for a ranking. Default: 1 for the accepted answers.
+        Relevance is that for a ranking, by default 1 for the accepted answers.
         """
         if self.ranks:
             return replace(self, score=partial(self.score, relevance=relevance))

@@ -91,12 +91,7 @@ def limited(inputs: Any) -> Iterator[None]:
 
 
 def compile_limited(environment: Any, source: str) -> tuple[nodes.Template, Callable[[], Template]]:
-    """Parse a template; return its nodes, and a function that compiles them with limits.
-
-    Args:
-        environment: Sandboxed environment of transformers.
-        source: Text of the template.
-    """
+    """Parse a template; return its nodes, and a function that compiles them with limits."""
     if len(source) > MAX_SOURCE:
         raise TemplateRuntimeError(f"it has more than {MAX_SOURCE:,} characters")
     bounded = environment.overlay(finalize=_count_text, optimized=False)

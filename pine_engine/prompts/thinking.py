@@ -50,12 +50,9 @@ def find_markers(tokenizer: Any, added_tokens: Container[str] = ()) -> Markers |
 
 
 def split_thinking(text: str, markers: Markers | None, *, begins_inside: bool = False) -> SplitAnswer:
-    """Return the thinking part and the answer in a generated text.
+    """Return the thinking part and the answer in a generated text with its control tokens.
 
-    Args:
-        text: Generated text with its control tokens.
-        markers: Markers of the model.
-        begins_inside: True if the prompt ends with the start marker.
+    The text begins inside the thinking part if the prompt ends with the start marker.
     """
     if markers is None or not text.strip():
         return SplitAnswer("", text if markers is None else "", not begins_inside)

@@ -120,11 +120,7 @@ def compared_texts(
 
     The question has all that the answers have in common: system message, prompt, and the first messages of
     their chats. The text of a chat is its last message; if chats differ before, all messages from there on.
-
-    Args:
-        answers: Field and value of each answer, a chat or a text.
-        prompt: Field and value of the request, a chat or a text; may be empty.
-        system: System message of the assistants; may be empty.
+    Answers and prompt are chats or texts, with the names of their fields. Prompt and system may be empty.
 
     Raises:
         ValidationErrors: A chat has no answer at its end, or chats differ first in a message of the user.

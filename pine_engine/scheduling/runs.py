@@ -126,16 +126,8 @@ class Runs:
         """Yield sentences while the run waits for its turn and for the model, then the views of its job.
 
         The run follows an active run with an equal job; it may skip views of that, except the last one.
-        Afterwards `run.end` is set. Closing the generator leaves the queue and stops the model.
-
-        Args:
-            run: Run that has not started.
-            job: Job to compute.
-            lease: Context manager that keeps the model loaded.
-            caller: Client that waits for the run.
-
-        Raises:
-            Exception: Any error of the job, of the queue, or of loading.
+        Afterwards `run.end` is set. Closing the generator leaves the queue and stops the model. Errors of the
+        job, of the queue and of loading are raised. `lease` keeps the model loaded.
         """
         try:
             with self.recorded(run), lease as source:

@@ -260,11 +260,7 @@ def _size(run: ScheduledRun) -> int:
 
 
 def compute_between_layers(share_left: float) -> None:
-    """Compute other runs between two layers of a prefill, or parts of a long layer.
-
-    Args:
-        share_left: Share of the prefill that is left.
-    """
+    """Compute other runs between two layers of a prefill with this share left, or parts of a long layer."""
     if compute_others := _compute_others.get():
         compute_others(share_left)
 

@@ -82,11 +82,6 @@ class Speed:
         """Describe the estimated time of planned work, or its amount before the first run; "" for no work.
 
         With decoding, the time is an upper bound, because answers may end early.
-
-        Args:
-            work: Planned work.
-            label: Name of the work.
-            describe_prompts: `Backend.describe_prompts`.
         """
         if not work.prompts:
             return ""

@@ -26,11 +26,7 @@ HELP = {
 def health_record(status: str, model: str | None, runs: Runs, uptime_s: float) -> dict[str, Any]:
     """Return the answer of /health, on the page and on the OpenAI server.
 
-    Args:
-        status: "ready", or the stage of a model that is not.
-        model: Name of the model; None before it is loaded.
-        runs: Runs of the process.
-        uptime_s: Seconds since the start of the process.
+    The status is "ready", or the stage of a model that is not. The model is None before it is loaded.
     """
     return {
         "status": status,

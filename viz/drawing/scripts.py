@@ -19,9 +19,7 @@ _EXPORT = re.compile(r"^export (?=(?:const|class) (\w+))", re.MULTILINE)
 def join_modules(paths: Iterable[Path]) -> str:
     """Return one script of these modules and of those that they import, each after its imports.
 
-    Args:
-        paths: Modules. An import is one line, of names or `* as name`; constants and classes are exported
-            where they are defined.
+    An import is one line, of names or `* as name`; constants and classes are exported where they are defined.
     """
     joined: dict[Path, str] = {}
     for path in paths:

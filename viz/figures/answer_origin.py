@@ -65,13 +65,7 @@ def answer_origin(
 ) -> AnswerOrigin | None:
     """Return the decisive word of an answer; None without attention or without a word.
 
-    Args:
-        answer: Answer, token by token.
-        trace: Trace of this answer.
-        order: Document, as entered, in each slot.
-        head: Layer and query head that are preferred, from 0.
-        question: Text of the question.
-        documents: Texts of the documents, in any order.
+    `order` has the document, as entered, in each slot. `head`, a layer and a query head, is preferred.
     """
     if trace.suffix_attention is None:
         return None

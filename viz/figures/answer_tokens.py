@@ -40,12 +40,7 @@ def head_attention(
 ) -> HeadAttention | None:
     """Return the view of a head on the documents; None if no attention was recorded.
 
-    Args:
-        trace: Trace of the answer.
-        num_tokens: Length of the answer in tokens.
-        order: Document, as entered, in each slot.
-        layer: Layer, from 0.
-        head: Query head, from 0.
+    `order` has the document, as entered, in each slot.
     """
     if trace.suffix_attention is None:
         return None
@@ -106,13 +101,7 @@ def answer_tokens(
 ) -> AnswerTokens:
     """Return one method's answer of a traced run.
 
-    Args:
-        decode: `Engine.decode_tokens`.
-        result: Result of the run.
-        method: Name of the method.
-        order: Document, as entered, in each slot.
-        label: Label in figures.
-        head: Layer and head of `AnswerTokens.head`.
+    `order` has the document, as entered, in each slot. `head` is that of `AnswerTokens.head`.
     """
     answer, trace = result.answers[method], result.traces[method]
     attention: FloatArray = np.full((len(answer.token_ids), len(order) + 2), np.nan, dtype=np.float32)

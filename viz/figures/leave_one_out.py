@@ -66,11 +66,7 @@ def leave_one_out_sentence(
 ) -> str:
     """Compare the document that an answer needs most with the one that its decisive token attends to most.
 
-    Args:
-        result: Complete result of one method.
-        origin: Origin of its answer.
-        label: Label of the method.
-        order: Document, as entered, in each slot.
+    `order` has the document, as entered, in each slot.
     """
     slot = int(np.argmax(result.differences))
     needed, seen = (document_segment(document).name for document in (order[slot], origin.document))

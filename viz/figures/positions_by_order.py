@@ -69,12 +69,8 @@ def document_positions(
 ) -> DocumentPositions:
     """Return the positions in one order, from its traces.
 
-    Args:
-        order: Document, as entered, in each slot.
-        traces: Traces by method.
-        layer: Layer of methods without a query.
-        head: Head of methods without a query.
-        queries: Layer, head and suffix token by method. Default: the last token of the question.
+    `order` has the document, as entered, in each slot. `queries` have layer, head and suffix token by method,
+    by default the last token of the question; layer and head are those of methods without a query.
     """
     layout = next(iter(traces.values())).layout
     slots = np.argsort(order)

@@ -51,12 +51,8 @@ def bind_without(
 def letters_to_run(form: Form, shown: Shown, left_out: int) -> list[int]:
     """Return the documents without which answers are missing, the one of the pressed eye first.
 
-    A pressed eye of many documents needs the answers without its document alone.
-
-    Args:
-        form: Form.
-        shown: Answers on the page.
-        left_out: Letter of the document of the pressed eye; -1 after a run.
+    A pressed eye of many documents needs the answers without its document alone. `left_out` is the letter
+    of that document, or -1 after a run.
     """
     known = shown.orders[form.order].texts_without
     missing = [

@@ -219,10 +219,7 @@ def aggregate_rankings(
 ) -> tuple[float, ...]:
     """Return a score of each document from the rankings of several runs, by Borda if no other is named.
 
-    Args:
-        wrapper: Wrapper that names the aggregation.
-        scores: Score of each label in each run, the larger the better its rank.
-        orders: As of `combine_labels`.
+    The larger the score of a label in a run, the better its rank.
     """
     runs = [
         [run[order.index(one)] for one in range(len(run))] for run, order in zip(scores, orders, strict=True)

@@ -143,11 +143,8 @@ def caches_at_once(results: Sequence[PlannedResult], size: Callable[[TokenLayout
     """Return the size of the caches that exist at once while the results of an example are computed.
 
     These are the prefix, states that other prefills or later answers continue, the state that is computed,
-    and the rows of a full batch of answers and of the next one.
-
-    Args:
-        results: Results of the plan of an example.
-        size: Size of the cache of a prompt under a method, with room for an answer.
+    and the rows of a full batch of answers and of the next one. `size` returns that of the cache of a prompt
+    under a method, with room for an answer.
     """
     prefills, generations = distinct_parts(results)
     num_answers = Counter(prefill for one in generations for prefill in one.prefills)

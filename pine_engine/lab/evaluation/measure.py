@@ -37,15 +37,9 @@ def stream_evaluation(
     """Yield each record when it is complete, and the events of its runs. Closing the generator stops them.
 
     A prompt that is too long or refused, a document order that an example does not have, a method that does
-    not fit the model, and logits that are not finite become records with an error.
-
-    Args:
-        backend: Backend that answers.
-        examples: Examples to evaluate.
-        settings: Settings of the records.
-        found: Existing records, which are not computed again.
-        dataset: Examples of the whole run, of which `examples` may be a shard. Default: they are the same.
-        beat: Seconds, and an item that is yielded whenever there is no event for so long.
+    not fit the model, and logits that are not finite become records with an error. Records that are found
+    are not computed again. `examples` may be a shard of `dataset`, which by default is the same. `beat` has
+    seconds, and an item that is yielded whenever there is no event for so long.
 
     Raises:
         EndpointError: The server does not answer.

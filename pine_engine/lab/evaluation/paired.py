@@ -145,10 +145,7 @@ def num_examples_to_see(difference: float, share_of_different: float) -> int:
     """Return the number of examples for which McNemar's test finds a difference with a power of 80 %.
 
     Source: Connor 1987, "Sample size for testing differences in proportions for the paired-sample design".
-
-    Args:
-        difference: Difference of the accuracies.
-        share_of_different: Share of the examples that are correct in one of both alone.
+    The difference is that of the accuracies. An example is different if it is correct in one of both alone.
     """
     z_power = intervals.NORMAL.inv_cdf(0.8)
     spread = share_of_different**0.5 * intervals.Z + (share_of_different - difference**2) ** 0.5 * z_power

@@ -224,11 +224,7 @@ def remarks(
 ) -> list[str]:
     """Return in sentences what limits the answers of a run.
 
-    Args:
-        engine: Backend of the run.
-        meter: Events of the run.
-        refused: Reason of each refused answer, by number of its order, from 1, and method.
-        num_prompts: Number of answers that were requested.
+    Reasons of refused answers are by the number of the order, from 1, and by method.
 
     Raises:
         InputError: All answers were refused.

@@ -14,14 +14,10 @@ Value = TypeVar("Value")
 def read_json(
     schema: TypeAdapter[Value], text: str | bytes, problem: str, *, max_size: int, is_strict: bool = False
 ) -> Value:
-    """Return JSON as a value of a schema.
+    """Return JSON from outside as a value of a schema, whose lists are `ListInput` or `TupleInput`.
 
-    Args:
-        schema: Schema, whose lists are `ListInput` or `TupleInput`.
-        text: JSON from outside.
-        problem: Beginning of the message of an error.
-        max_size: Maximum size of the text in characters or bytes, checked before it is parsed.
-        is_strict: True to convert no types.
+    `problem` begins the message of an error. `max_size`, in characters or bytes, is checked before the text
+    is parsed. `is_strict` converts no types.
 
     Raises:
         InputError: The text is too long, or does not fit the schema.

@@ -79,12 +79,8 @@ def is_from_example(form: Form, example: FormExample) -> bool:
 def accepted_for(form: Form, accepted: str | None, typed: str | None = "") -> str:
     """Return the accepted answers; "" for those of an example whose question or documents were replaced.
 
-    A letter is that of an example only for the task of the example: any judge has the letter B.
-
-    Args:
-        form: Form.
-        accepted: Accepted answers of the form.
-        typed: Accepted answers that the visitor has typed, which are not those of an example.
+    A letter is that of an example only for the task of the example: any judge has the letter B. Answers that
+    the visitor has typed are not those of an example.
     """
     if not accepted or accepted == typed:
         return accepted or ""

@@ -86,9 +86,7 @@ def check_limits(limits: Sequence[ResultLimit], settings: Settings, num_document
 def apply_limits(limits: Sequence[ResultLimit], runs: Mapping[str, Sequence[Grid]]) -> Iterator[LimitResult]:
     """Yield the result of each limit for each method in each run; of one method, for the runs that have it.
 
-    Args:
-        limits: Limits.
-        runs: Estimates by label of the run; "" if there is one run.
+    Runs have labels, "" if there is one run.
     """
     for limit in limits:
         measured = [
