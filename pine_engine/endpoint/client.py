@@ -208,14 +208,6 @@ class Endpoint:
         """Answer a prompt under each method, and yield events; the last one is RunFinished with the texts.
 
         Closing the generator cancels the requests. A refused request has an answer with a `refusal`.
-
-        Args:
-            prompt: Prompt with its documents.
-            **options: `methods` and `max_new_tokens` of Engine.run.
-
-        Raises:
-            InputError: At the call, for a method or an option that needs more than answers to texts.
-            EndpointError: As `send`.
         """
         return _events(self.run_each([prompt], **options))
 
@@ -229,15 +221,6 @@ class Endpoint:
         """Answer a prompt in each document order, and yield events, with an OrderResult for each order.
 
         Texts are compared with the first answer of their method. A refused one has no comparison.
-
-        Args:
-            prompt: Prompt in its first document order.
-            orders: Document orders. Default: those of sample_orders.
-            **options: As of `generate`.
-
-        Raises:
-            InputError: At the call, as `generate`, and for invalid orders.
-            EndpointError: As `send`.
         """
         chosen = choose_orders(self.tokenize(prompt), orders)
         return _events(self.run_each([prompt], orders=[chosen], **options))
@@ -251,13 +234,10 @@ class Endpoint:
     ) -> Generator[tuple[int, Event | OrderResult], None, None]:
         """Answer several prompts at the same time, and yield (index of the prompt, event).
 
-        Args:
-            prompts: Prompts with their documents.
-            orders: Document orders of each prompt, which are compared. Default: answers as of `generate`.
-            **options: As of `generate`.
+        The options are `methods` and `max_new_tokens` of Engine.run.
 
         Raises:
-            InputError: At the call, as `generate`.
+            InputError: At the call, for a method or an option that needs more than answers to texts.
             EndpointError: As `send`.
         """
         methods = self.select_methods(options.pop("methods", None))

@@ -140,13 +140,10 @@ def _first_logprobs(logprobs: Any) -> dict[str, float] | None:
     if not logprobs:
         return None
     if "content" not in logprobs:
-        return {_text("token", token): _logprob(value) for token, value in _first_top(logprobs).items()}
+        first = (logprobs.get("top_logprobs") or [{}])[0] or {}
+        return {_text("token", token): _logprob(value) for token, value in dict(first).items()}
     firsts = [(token, *(token.get("top_logprobs") or ())) for token in (logprobs["content"] or ())[:1]]
     return {_text("token", one["token"]): _logprob(one["logprob"]) for tokens in firsts for one in tokens}
-
-
-def _first_top(logprobs: Mapping[str, Any]) -> dict[str, Any]:
-    return dict((logprobs.get("top_logprobs") or [{}])[0] or {})
 
 
 def _logprob(value: Any) -> float:

@@ -65,11 +65,6 @@ class RenderLimits:
         if size > self.max_size:
             raise TemplateRuntimeError(f"it computes a value of more than {self.max_size:,} items")
 
-    def add_text(self, size: int) -> None:
-        """Count characters of the text."""
-        self.text_size += size
-        self.check_size(self.text_size)
-
 
 _limits: ContextVar[RenderLimits | None] = ContextVar("limits of the rendering", default=None)
 
@@ -158,7 +153,8 @@ def _begin_block() -> bool:
 def _count_text(_: Context, value: Any) -> Any:
     limits = _current()
     limits.check_time()
-    limits.add_text(_size(value, limits))
+    limits.text_size += _size(value, limits)
+    limits.check_size(limits.text_size)
     return value
 
 

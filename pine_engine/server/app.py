@@ -282,13 +282,11 @@ class Server:
         return JSONResponse(health_record("ready", self.engine.model_name, self.runs, uptime_s))
 
     async def _metrics(self, _: Request) -> Response:
-        counters = {"requests": ("outcome", self.runs.outcomes), "tokens": ("kind", self.tokens)}
-        return Metrics(self._gauges(), counters).response()
-
-    def _gauges(self) -> dict[str, float]:
         uptime_s = round(time.monotonic() - self._began, 1)
         waiting = self.runs.queue.waiting
-        return {"uptime_seconds": uptime_s, "running": self.runs.num_running, "waiting": waiting}
+        gauges = {"uptime_seconds": uptime_s, "running": self.runs.num_running, "waiting": waiting}
+        counters = {"requests": ("outcome", self.runs.outcomes), "tokens": ("kind", self.tokens)}
+        return Metrics(gauges, counters).response()
 
 
 def _digest(key: str) -> str:

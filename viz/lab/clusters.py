@@ -44,14 +44,12 @@ def plot_clusters(clusters: "Clusters") -> go.Figure:
                 "symbol": ["star" if member == nearest else "circle" for member in members],
                 "size": [16 if member == nearest else 9 for member in members],
             },
-            customdata=[_letters(clusters.orders[member]) for member in members],
+            customdata=[
+                " ".join(document_segment(document).label for document in clusters.orders[member])
+                for member in members
+            ],
             hovertemplate="%{customdata}, %{fullData.name}: %{x:.3g}, %{y:.3g}<extra></extra>",
         )
     figure.update_xaxes(title="first principal component")
     figure.update_yaxes(title="second principal component", showgrid=True)
     return figure
-
-
-def _letters(order: tuple[int, ...]) -> str:
-    """Return the documents of an order by their letters."""
-    return " ".join(document_segment(document).label for document in order)

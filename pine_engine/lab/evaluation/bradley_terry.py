@@ -109,7 +109,7 @@ def ratings(wins: Floats) -> Floats:
     fixed = connected / connected.sum(axis=2, keepdims=True)  # the mean of each group stays 0
     found: Floats = np.zeros(wins.shape[:2])
     for _ in range(MAX_STEPS):
-        win_rates = _win_rates(found)
+        win_rates = 0.5 + 0.5 * np.tanh((found[:, :, None] - found[:, None, :]) / 2)  # of the row, (B, S, S)
         gradient = wins.sum(axis=2) - (played * win_rates).sum(axis=2)
         information = -played * win_rates * (1 - win_rates)  # negative second derivatives of the likelihood
         diagonal = np.arange(information.shape[1])
@@ -122,12 +122,6 @@ def ratings(wins: Floats) -> Floats:
         raise ArithmeticError(f"ratings have not converged after {MAX_STEPS} steps")
     points: Floats = ELO_POINTS * (found - found.mean(axis=1, keepdims=True))
     return points
-
-
-def _win_rates(logits: Floats) -> Floats:
-    """Return the probability that the system of the row wins, (B, S, S). logits: (B, S)."""
-    rates: Floats = 0.5 + 0.5 * np.tanh((logits[:, :, None] - logits[:, None, :]) / 2)
-    return rates
 
 
 def _log_likelihood(logits: Floats, wins: Floats) -> Floats:

@@ -1,6 +1,6 @@
 """Sentences beside the numbers of a task: scoring rule, one slot for all answers, labels that move."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pine_engine.lab.debias.measured import is_order_invariant, method_label
 from pine_engine.lab.evaluation.document_orders import MAX_FOR_ALL
@@ -78,7 +78,12 @@ def label_cautions(records: Iterable[Record], changed: Sequence[str]) -> Iterato
     for record in records:
         by_example.setdefault(record.example, {})[record.order_name] = record
     methods = [method_label(name) for name in changed if is_order_invariant(name)]
-    moved = dict.fromkeys(name for orders in by_example.values() for name in _moved_labels(orders))
+    moved = dict.fromkeys(
+        name
+        for orders in by_example.values()
+        for name, record in orders.items()
+        if TASKS[record.task].has_labels and list(record.input_order) != sorted(record.input_order)
+    )
     if not methods or not moved:
         return
     is_pair = all(one.num_documents == 2 for orders in by_example.values() for one in orders.values())
@@ -90,10 +95,3 @@ def label_cautions(records: Iterable[Record], changed: Sequence[str]) -> Iterato
         f"Under {', '.join(moved)} the labels change with the slots, so that each document has another text. "
         f"So {' and '.join(methods)} can answer differently, without an effect of the order. {advice}."
     )
-
-
-def _moved_labels(orders: Mapping[str, Record]) -> Iterator[str]:
-    """Yield the orders in which documents have other labels than in the data."""
-    for name, record in orders.items():
-        if TASKS[record.task].has_labels and list(record.input_order) != sorted(record.input_order):
-            yield name

@@ -221,23 +221,11 @@ def add_tab(
     disk: Disk,
     reader: FileReader,
 ) -> list[gr.CheckboxGroup]:
-    """Build the tab that is open, connect its events, and return its boxes of methods."""
+    """Build the tab that is open, connect its events, and return its boxes of methods.
+
+    The planned work is announced after each change.
+    """
     tab = EvaluateTab(settings)
-    bind_evaluation(tab, page, sources, chosen, ready, settings, disk, reader)
-    return [tab.request.methods]
-
-
-def bind_evaluation(
-    tab: EvaluateTab,
-    page: gr.Blocks,
-    sources: Sources,
-    chosen: gr.State,
-    ready: gr.State,
-    settings: HostSettings,
-    disk: Disk,
-    reader: FileReader,
-) -> None:
-    """Connect the dataset, the planned work, which is announced after each change, and the job."""
     request, bar = tab.request, tab.bar
     fitted = [request.limit, request.wrapped, request.orders]
     chosen_data, shown = [request.rows, request.own], [request.message, *fitted]
@@ -258,6 +246,7 @@ def bind_evaluation(
         event.then(planned, *announced, **PRIVATE_EVENT)
     begin = partial(begin_evaluation, tab, settings, disk)
     bind_job(bar, begin, [tab.folder, *request.inputs], tab.outputs, sources, chosen)
+    return [request.methods]
 
 
 def fit_metrics(sources: Sources, choice: Choice | None) -> Any:

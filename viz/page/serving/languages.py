@@ -3,7 +3,6 @@
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -29,15 +28,10 @@ def load_languages() -> dict[str, dict[str, dict[str, str]]]:
 
 def language_of(request: Request) -> str:
     """Return the language of a page: `?lang=`, or the first of the browser that there is; else English."""
-    wanted = [request.query_params.get("lang", ""), *_accepted(request.headers.get("Accept-Language", ""))]
+    accepted = request.headers.get("Accept-Language", "").split(",")  # browsers sort them by preference
+    wanted = [request.query_params.get("lang", ""), *(entry.partition(";")[0] for entry in accepted)]
     names = (name.strip().lower().partition("-")[0] for name in wanted)
     return next((name for name in names if name in load_languages()), ENGLISH)
-
-
-def _accepted(header: str) -> Iterator[str]:
-    """Yield the languages of a header, which browsers sort by preference."""
-    for entry in header.split(","):
-        yield entry.partition(";")[0]
 
 
 def _pairs(language: str, *, is_first: bool) -> str:

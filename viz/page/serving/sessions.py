@@ -43,17 +43,14 @@ class Sessions(StateHolder):
             if session_id in self.session_data:
                 self.session_data.move_to_end(session_id)
         names = list(reversed(self.session_data))
-        closed = [name for name in names if not self._is_in_use(name)]
+        opened = self._connections.has_page
+        closed = [name for name in names if not opened(name) and not has_events(self.blocks, name)]
         for name in {*closed[MAX_CLOSED:], *names[self.capacity :]}:
             self.delete_state(name)  # its files too
             with self.lock:
                 self.session_data.pop(name, None)
                 self.time_last_used.pop(name, None)
             forget_session(self.blocks, name)
-
-    def _is_in_use(self, name: str) -> bool:
-        """Check whether a session has an open page, or an event that waits or runs."""
-        return self._connections.has_page(name) or has_events(self.blocks, name)
 
 
 def release_results(page: gr.Blocks, results: Sequence[gr.State], request: gr.Request) -> None:

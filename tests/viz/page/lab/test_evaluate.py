@@ -34,7 +34,7 @@ from viz.lab.page.data_sets import (
     wrapped_choices,
     wrapped_for,
 )
-from viz.lab.page.evaluate import EvaluateTab, RedrawBudget, bind_evaluation, chosen_rows
+from viz.lab.page.evaluate import RedrawBudget, add_tab, chosen_rows
 from viz.lab.page.evaluate_view import MeasureView
 from viz.page.common.disk import Disk
 from viz.page.common.host_settings import DEFAULTS
@@ -186,7 +186,7 @@ def test_few_estimates_are_computed_and_the_last_are_shown(
         with gr.Blocks() as page:
             sources, reader = sources_of(source, runs=Runs(FairQueue(1))), FileReader(Runs())
             shared = sources, gr.State(None), gr.State(None), DEFAULTS, Disk(tmp_path, 1e6), reader
-            bind_evaluation(EvaluateTab(DEFAULTS), page, *shared)
+            add_tab(page, *shared)
         return page
 
     monkeypatch.setattr(evaluate, "SHOWN_SHARE", 1e-9)
