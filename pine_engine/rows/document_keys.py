@@ -27,6 +27,8 @@ def value_at(value: Any, path: str) -> Any:
 
 def flat_keys(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a document and of the objects in it, without nulls, with its text under "text"."""
+    if len(fields) == 1 and isinstance(inner := next(iter(fields.values())), Mapping):  # prompt flow
+        fields = inner
     found = dict(fields)
     for name in NESTED_NAMES:
         inner = found.get(name)

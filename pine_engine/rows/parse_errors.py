@@ -130,6 +130,11 @@ def name_keys(value: Any) -> str:
     return f"an object with {', '.join(map(ascii, islice(value, MAX_KEYS)))}" if value else "an empty object"
 
 
+def missing(name: int | str, got: Any) -> str:
+    """Return the message on an object without a required field."""
+    return f"it is missing, got {name_keys(got)}; give {_MISSING.get(name, 'it')}"
+
+
 def _message(details: ErrorDetails, quote: Callable[[Any], str]) -> str:
     kind, message, got, context = details["type"], details["msg"], details["input"], details.get("ctx", {})
     if kind == "unexpected":
@@ -137,8 +142,7 @@ def _message(details: ErrorDetails, quote: Callable[[Any], str]) -> str:
     if kind == "unsupported":
         return f"it is not supported{context['reason'] and ', because '}{context['reason']}; remove it"
     if kind == "missing":
-        expected = _MISSING.get(details["loc"][-1], "it")
-        return f"it is missing, got {name_keys(got)}; give {expected}"
+        return missing(details["loc"][-1], got)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"got {quote(got)}, but there is no such field; remove it, or correct its name"
     if kind == "too_short":

@@ -57,6 +57,10 @@ ROWS: dict[str, tuple[Any, list[str], int | None]] = {
     "ragas": (
         {"user_input": WHO, "response": "Ben", "retrieved_contexts": TEXTS, "reference": "Ann",
          "reference_contexts": [ANN], "rubrics": None}, ["Ann"], None),
+    "prompt flow": (
+        {"question": WHO, "ground_truth": "Ann", "documents": [
+            {f"[doc{number}]": {"title": "", "content": text}} for number, text in enumerate(TEXTS, 1)]},
+        ["Ann"], None),
     "deepeval": (
         {"input": WHO, "actual_output": "Ben", "expected_output": "Ann", "context": [ANN],
          "retrieval_context": TEXTS, "name": None, "comments": None}, ["Ann"], None),
@@ -225,6 +229,12 @@ INCOMPLETE: dict[str, Any] = {
     "Qdrant": {"question": WHO, "result": [{"id": 1, "version": 3, "score": 0.9, "payload": None}]},
     "Elasticsearch": {"question": WHO, **elasticsearch([{"_score": 1.0}])},
 }
+
+
+def test_row_without_documents_is_described_by_its_own_fields(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", {"query": WHO, "ground_truth": "Ann"})
+    with pytest.raises(ValidationErrors, match="'query', 'ground_truth'"):
+        read_examples(path)
 
 
 @pytest.mark.parametrize("name", INCOMPLETE)
