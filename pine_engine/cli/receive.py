@@ -109,12 +109,7 @@ def receive(
 ) -> Received:
     """Answer prompts and show progress; Ctrl-C or a failure of all requests keeps the answers before it.
 
-    Args:
-        backend: Backend that answers.
-        prompts: Name and tokens of each prompt.
-        methods: Names of methods.
-        orders: Document orders of each prompt, which are compared. Default: its own order alone.
-        **options: Other keyword arguments of Engine.run.
+    Without `orders`, those of each prompt to compare, each has its own order alone.
 
     Raises:
         EndpointError: For a failure of all requests, if none has an answer.

@@ -59,7 +59,10 @@ def tokenize_body(engine: Engine, body: MessagesBody | CompletionBody) -> tuple[
     """
     if isinstance(body, MessagesBody):
         return _tokenize_chat(engine, body)
-    return _tokenize_text(engine, body)
+    if body.documents:
+        documents = tuple(map(_paragraph, body.documents))
+        return engine.tokenize(Prompt((), documents, (Piece(body.prompt),))), len(documents)
+    return tokenize_marked(engine, body.prompt)
 
 
 def _tokenize_chat(engine: Engine, body: MessagesBody) -> tuple[TokenLayout, int]:
@@ -79,13 +82,6 @@ def _tokenize_chat(engine: Engine, body: MessagesBody) -> tuple[TokenLayout, int
     chat = read_chat(body.messages)
     prompt, num_documents = chat_prompt(engine.tokenizer, chat, chat_template_kwargs=kwargs)
     return engine.tokenize(prompt), num_documents
-
-
-def _tokenize_text(engine: Engine, body: CompletionBody) -> tuple[TokenLayout, int]:
-    if body.documents:
-        documents = tuple(map(_paragraph, body.documents))
-        return engine.tokenize(Prompt((), documents, (Piece(body.prompt),))), len(documents)
-    return tokenize_marked(engine, body.prompt)
 
 
 def _paragraph(document: Document) -> tuple[Piece, ...]:

@@ -41,13 +41,7 @@ def summarize_records(
 ) -> CommandResult:
     """Return report, table and notes of a run. Missing records are a failure, and so are no numbers.
 
-    Args:
-        folder: Folder of the run.
-        info: Settings of the run.
-        records: Existing records.
-        missing: Number of missing records.
-        seconds: Time of this command, in seconds.
-        limits: Limits of the results.
+    The seconds are those of this command.
     """
     reasons = []
     if missing:

@@ -39,10 +39,7 @@ def with_limits(
 ) -> CommandResult:
     """Return a result with the outcome of the limits, unchanged if there are none or the command failed.
 
-    Args:
-        result: Result of the subcommand.
-        limits: Limits.
-        runs: Estimates by label of the run; "" if there is one run.
+    Runs have labels, "" if there is one run.
     """
     if not limits or result.status:
         return result

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pine_engine.errors import InputError
-from pine_engine.lab.data.readers import Row
+from pine_engine.lab.data.readers import Row, check_num_documents
 from pine_engine.prompts.tasks import document_letter
 
 MIN_DOCUMENTS, MAX_DOCUMENTS = 2, 20
@@ -35,9 +34,7 @@ def generate_facts(num_documents: int = 3, seed: int = 0, *, each: bool = False)
     instead of one row about a random document. Raises InputError for a number of documents that is out of
     range. Scores of the documents are those of a search by words.
     """
-    if not MIN_DOCUMENTS <= num_documents <= MAX_DOCUMENTS:
-        expected = f"{MIN_DOCUMENTS} to {MAX_DOCUMENTS}"
-        raise InputError(f"invalid documents: got {num_documents}, expected {expected}", field="documents")
+    check_num_documents(num_documents, MIN_DOCUMENTS, MAX_DOCUMENTS)
     source = random.Random(f"facts {num_documents} {seed}")
     number = 0
     while True:

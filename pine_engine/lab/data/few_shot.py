@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pine_engine.errors import InputError
-from pine_engine.lab.data.readers import Row
+from pine_engine.lab.data.readers import Row, check_num_documents
 
 MIN_DOCUMENTS, MAX_DOCUMENTS = 4, 16
 
@@ -31,9 +30,7 @@ def generate_few_shot(num_documents: int = 4, seed: int = 0) -> Iterator[Row]:
     num_documents: number of demonstrations. seed: of the tested texts, of the demonstrations, and of their
     order. Raises InputError for a number of documents that is out of range.
     """
-    if not MIN_DOCUMENTS <= num_documents <= MAX_DOCUMENTS:
-        expected = f"{MIN_DOCUMENTS} to {MAX_DOCUMENTS}"
-        raise InputError(f"invalid documents: got {num_documents}, expected {expected}", field="documents")
+    check_num_documents(num_documents, MIN_DOCUMENTS, MAX_DOCUMENTS)
     source = random.Random(f"few_shot {num_documents} {seed}")
     number = 0
     while True:

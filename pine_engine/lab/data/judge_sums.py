@@ -7,8 +7,7 @@ apart. The right answer is in a random slot.
 import random
 from collections.abc import Iterator
 
-from pine_engine.errors import InputError
-from pine_engine.lab.data.readers import Row
+from pine_engine.lab.data.readers import Row, check_num_documents
 from pine_engine.prompts.tasks import TASKS, document_letter
 
 _MISTAKES = (-20, -10, -2, -1, 1, 2, 10, 20)
@@ -22,9 +21,7 @@ def generate_judge_sums(num_documents: int = 2, seed: int = 0) -> Iterator[Row]:
     number of answers that is out of range.
     """
     task = TASKS["judge"]
-    if not task.min_documents <= num_documents <= (task.max_documents or 0):
-        expected = f"{task.min_documents} to {task.max_documents}"
-        raise InputError(f"invalid documents: got {num_documents}, expected {expected}", field="documents")
+    check_num_documents(num_documents, task.min_documents, task.max_documents or 0)
     source = random.Random(f"judge_sums {num_documents} {seed}")
     number = 0
     while True:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.rows.files import read_parquet as read_parquet
 
@@ -26,6 +27,12 @@ Row = dict[str, Any]
 
 SourceRecord = tuple[Any, int, str]
 """Content of a record, its index in its file, counted from 0, and the part of the set in the file."""
+
+
+def check_num_documents(count: int, least: int, most: int) -> None:
+    """Raise InputError for a number of documents that a generator does not have."""
+    if not least <= count <= most:
+        raise InputError(f"invalid documents: got {count}, expected {least} to {most}", field="documents")
 
 
 def read_json_lines(path: Path) -> Iterator[Any]:

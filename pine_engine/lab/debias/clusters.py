@@ -56,7 +56,8 @@ def cluster_states(orders: list[tuple[int, ...]], states: FloatArray) -> Cluster
         orders: Orders, which are sorted independently of the order in which the documents were given.
         states: Hidden states, (O, hidden size) in float64.
     """
-    points = _principal_components(states)
+    left, values, _ = np.linalg.svd(states - states.mean(0), full_matrices=False)
+    points: FloatArray = (left * values)[:, :NUM_COMPONENTS]  # along the first principal components
     labels, centers = _k_means(points, _num_clusters(points))
     distances = np.linalg.norm(points - centers[labels], axis=1)
     found = []
@@ -72,13 +73,6 @@ def cluster_states(orders: list[tuple[int, ...]], states: FloatArray) -> Cluster
         labels=tuple(ranks[label] for label in labels),
         representatives=tuple(nearest for _, nearest, _ in sorted(found)),
     )
-
-
-def _principal_components(states: FloatArray) -> FloatArray:
-    """Return the states along their first principal components, (O, at most NUM_COMPONENTS)."""
-    left, values, _ = np.linalg.svd(states - states.mean(0), full_matrices=False)
-    components: FloatArray = (left * values)[:, :NUM_COMPONENTS]
-    return components
 
 
 def _num_clusters(points: FloatArray) -> int:
