@@ -10,7 +10,6 @@ import pytest
 
 from pine_engine.backend import Backend
 from pine_engine.scheduling.job import Job, PreparedJob
-from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.run_state import RunState, StopFlag
 from pine_engine.scheduling.runs import Runs
 from tests.support.fake_jobs import fake_job
@@ -41,11 +40,9 @@ def logged(caplog: pytest.LogCaptureFixture) -> dict[str, Any]:
     return line
 
 
-def one_run(
-    stop: StopFlag | None = None, *, max_seconds: float | None = None, queue: FairQueue | None = None
-) -> dict[str, Any]:
+def one_run(stop: StopFlag | None = None) -> dict[str, Any]:
     """Return the arguments of `run_views` for a new run. stop: flag of the user."""
-    runs = Runs(queue, max_seconds=max_seconds)
+    runs = Runs()
     return {"runs": runs, "run": runs.new("compare", ["pine"], stop)}
 
 
@@ -69,6 +66,14 @@ def run_views(
         return
     if run.end and run.end.sentence:
         yield run.end.sentence
+
+
+def loaded_source(backend: Backend, name: str = "tiny") -> EngineSource:
+    """Return a source that has loaded a backend."""
+    source = EngineSource(lambda: backend, name)
+    source.start()
+    assert source.wait(60) is backend
+    return source
 
 
 def sources_of(main: EngineSource, own: Mapping[str, EngineSource] | None = None, **options: Any) -> Sources:

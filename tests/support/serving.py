@@ -4,14 +4,13 @@ import os
 import socket
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import STDOUT
 
+import httpx
 import psutil
 
 from tests.support import forks
@@ -95,7 +94,6 @@ def _free_port() -> int:
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=5) as response:
-            return bool(response.status == 200)
-    except (urllib.error.URLError, TimeoutError):
+        return httpx.get(url, timeout=5).status_code == 200
+    except httpx.TransportError:
         return False

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import gradio as gr
 import pytest
 
 from app import all_sources
+from viz.page.answers.workspace import Workspace
 from viz.page.build import build_page
 from viz.page.common.host_settings import DEFAULTS, HostSettings
 from viz.page.gradio_patches.blocks import GuardedBlocks
@@ -27,6 +28,31 @@ def built(build: Callable[[], Built]) -> Built:
         return build()
 
     return asyncio.run(in_loop())
+
+
+def function_of(page: gr.Blocks, name: str) -> Callable[..., Any]:
+    """Return the function of the first event or API call with this name."""
+    found = next(event.fn for event in page.fns.values() if name in (event.api_name, event.name))
+    assert found is not None
+    return found
+
+
+def start_of(page: gr.Blocks, name: str) -> Callable[..., Any]:
+    """Return the function of a start button."""
+    button = next(one for one in page.blocks.values() if getattr(one, "elem_id", "") == f"{name}-run")
+    (run,) = [event.fn for event in page.fns.values() if (button._id, "click") in event.targets]
+    assert run is not None
+    return run
+
+
+def workspace() -> Workspace:
+    """Return the widgets of See it on a page of their own."""
+
+    def build() -> Workspace:
+        with gr.Blocks():
+            return Workspace()
+
+    return built(build)
 
 
 def build_app(

@@ -1,6 +1,6 @@
 """Rankings: scores of wrappers, nDCG and Kendall's tau equal independent computations in float64."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, permutations
 from typing import Any
@@ -19,9 +19,15 @@ from pine_engine.lab.evaluation.report.task_tables import ranking_results
 from pine_engine.lab.evaluation.settings import choose
 from pine_engine.lab.evaluation.task_estimates import Row, method_rows
 from pine_engine.prompts.examples import Example
-from tests.lab.evaluation.test_options import ROUNDING, Reference, lettered, probabilities
+from tests.lab.evaluation.test_options import (
+    ROUNDING,
+    Reference,
+    engine as engine,
+    lettered,
+    probabilities,
+    reference as reference,
+)
 from tests.support.measured_rows import evaluate_records
-from tests.support.tokenizers import letter_tokenizer
 
 WORDS = ["red", "blue", "green", "black", "white", "brown"]
 GRADES = [2.0, 0.0, 1.0, 0.0]
@@ -43,16 +49,6 @@ def asked(question: str, texts: Sequence[str]) -> str:
         f"Query: {question}\nPassages:\n{lettered(texts)}Ranking:"
     )
     return f"<|im_start|>user\n{body}<|im_end|>\n<|im_start|>assistant\n"
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context_length=900), letter_tokenizer())
-
-
-@pytest.fixture(scope="module")
-def reference(tiny_llama: Callable[..., Any]) -> Reference:
-    return Reference(tiny_llama(max_context_length=900))
 
 
 def capcal(own: Any, prior: Any) -> Any:

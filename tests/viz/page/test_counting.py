@@ -13,7 +13,7 @@ from app import all_sources
 from pine_engine.engine.engine import Engine
 from pine_engine.scheduling.queue import FairQueue
 from pine_engine.scheduling.work import Work
-from tests.support.widgets import built
+from tests.support.widgets import built, function_of
 from viz.cards.answers import AnswerCard
 from viz.lab.page.data_sets import read_built_in
 from viz.lab.page.evaluate_job import MeasureRequest, prepare_measure
@@ -102,13 +102,12 @@ def page(sources: Sources) -> gr.Blocks:
 
 def counted(page: gr.Blocks, request: Form, answered: Form | None = None) -> dict[str, str]:
     """Return what the page shows of a form, by the ids of the widgets; answered: form of the answers."""
-    event = next(event for event in page.fns.values() if event.name == "follow_form")
     values: list[Any] = [request.task, request.question, request.instruction, request.methods]
     values.append(request.max_new_tokens)
-    assert event.fn is not None
     cards = (AnswerCard("pine", text="x" if answered else ""),)
     answers = Shown(answered or request, cards)
-    shown = event.fn(None, 6, False, answers, None, *values, entries_json(request.entries))
+    follow = function_of(page, "follow_form")
+    shown = follow(None, 6, False, answers, None, *values, entries_json(request.entries))
     return {widget.elem_id: html for widget, html in shown.items() if widget.elem_id}
 
 

@@ -4,7 +4,7 @@ import io
 import json
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from pine_engine.endpoint.requests import TextRequest
 from pine_engine.prompts.thinking import SplitAnswer
 from pine_engine.scheduling.job import Job
 from tests.support.api_server import running_server
-from tests.support.running import logged, one_run, run_views, views_of
+from tests.support.running import loaded_source, logged, one_run, run_views, views_of
 from tests.support.runs import THREE, form_of
 from tests.support.widgets import build_app, built
 from viz.cards.shuffle import shuffle_answer, verdict_sentence
@@ -46,7 +46,6 @@ from viz.page.form.form import count_tokens, form_request
 from viz.page.form.options import DEFAULT_METHODS
 from viz.page.internals.left_out_job import prepare_answers_left_out
 from viz.page.jobs import zerogpu
-from viz.page.jobs.loader import EngineSource
 from viz.page.position_sweep_job import prepare_sweep
 from viz.page.shuffle_job import prepare_shuffle
 from viz.page.tutorial.document import tutorial_document
@@ -73,17 +72,6 @@ def views(endpoint: Endpoint) -> list[Shown]:
 def run(views: list[Shown]) -> Run:
     assert views[-1].run and views[-1].is_complete
     return views[-1].run
-
-
-def returning(backend: Any) -> Callable[[], Any]:
-    return lambda: backend
-
-
-def source_of(loaded: Callable[[], Any]) -> EngineSource:
-    source = EngineSource(loaded, "tiny")
-    source.start()
-    source.wait(5)
-    return source
 
 
 def test_texts_are_those_of_the_model_in_each_order(run: Run, engine: Engine) -> None:
@@ -165,7 +153,7 @@ def test_download_has_answers_and_the_command(run: Run) -> None:
 
 
 def test_methods_that_need_more_are_disabled_and_refused(endpoint: Endpoint) -> None:
-    sources = app.all_sources(source_of(lambda: endpoint), None, DEFAULTS)
+    sources = app.all_sources(loaded_source(endpoint), None, DEFAULTS)
     assert sources.main.status.sentence == "tiny · endpoint · no methods that change attention"
     misfits, boxes = built(lambda: (gr.HTML(), gr.CheckboxGroup()))
     updates = show_misfits(misfits, [boxes], sources, None, "retrieval_qa", DEFAULT_METHODS)
@@ -184,18 +172,18 @@ def test_methods_that_need_more_are_disabled_and_refused(endpoint: Endpoint) -> 
 
 def test_missing_internals_are_stated_once_the_model_is_known(endpoint: Endpoint, engine: Engine) -> None:
     for backend, reason in ((endpoint, NO_INTERNALS), (engine, "")):
-        sources = app.all_sources(source_of(returning(backend)), None, DEFAULTS)
+        sources = app.all_sources(loaded_source(backend), None, DEFAULTS)
         *_, why, sweep = look(sources, None)
         assert why == sweep and (reason in why if reason else why == "")
         assert fit_metrics(sources, None) == (["generate"] if reason else gr.skip())
 
 
 def test_page_of_an_endpoint_is_drawn_with_what_fits(endpoint: Endpoint) -> None:
-    page = build_app(source_of(returning(endpoint)))
+    page = build_app(loaded_source(endpoint))
     blocks = [block for block in page.blocks.values() if block.elem_classes == ["page-methods"]]
     boxes = [getattr(block, "value", None) for block in blocks]
     assert boxes == [list(FITTING)] * 2
-    sources = app.all_sources(source_of(returning(endpoint)), None, DEFAULTS)
+    sources = app.all_sources(loaded_source(endpoint), None, DEFAULTS)
     problems = [
         inspect_form(replace(FORM, methods=methods), None, sources, DEFAULTS).problem
         for methods in (FITTING, ("vanilla", "pine"))

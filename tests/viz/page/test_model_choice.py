@@ -16,11 +16,11 @@ from pine_engine.models.listing import LoadableModel
 from pine_engine.models.resources import in_words
 from pine_engine.scheduling.run_state import StopFlag
 from tests.support.page_client import Page, PageSession, Question
-from tests.support.running import views_of
+from tests.support.running import loaded_source, views_of
 from tests.support.serving import Serve
 from tests.support.tokenizers import letter_tokenizer
 from tests.support.viz_reading import read_html
-from tests.support.widgets import build_app
+from tests.support.widgets import build_app, function_of
 from viz.page.answers.answering import prepare_answers
 from viz.page.common.host_settings import HostSettings
 from viz.page.form.documents import entries_from
@@ -92,11 +92,8 @@ def test_answers_on_two_models_are_those_of_each_alone(
 
 def test_public_page_loads_allowed_models_only(folders: dict[str, Path]) -> None:
     secret = str(folders["first"])
-    engine = Engine.load(secret)
-    source = EngineSource(lambda: engine, "first")
-    source.start()
-    settings = HostSettings(model=secret)
-    page = build_app(source, settings, allowed=("org/listed",))
+    source = loaded_source(Engine.load(secret), "first")
+    page = build_app(source, HostSettings(model=secret), allowed=("org/listed",))
     (event,) = (event for event in page.fns.values() if event.name == "load" and event.queue)
     model: Any
     dtype: Any
@@ -118,9 +115,8 @@ def test_public_page_loads_allowed_models_only(folders: dict[str, Path]) -> None
         assert "Available: first, org/listed." in last_message(name)
         assert event.outputs[2] not in last_update(name), "the current model stays"
     assert "&#39;org/listed&#39; is not on this machine" in last_message("org/listed")
-    (show,) = (one.fn for one in page.fns.values() if one.name == "show_facts")
-    assert show is not None and facts.elem_id == "model-facts"
-    shown = show("org/listed", dtype.value)
+    assert facts.elem_id == "model-facts"
+    shown = function_of(page, "show_facts")("org/listed", dtype.value)
     assert "the hub cannot be reached" in shown, "the reason is shown once"
     repeated = str(last_update("org/listed", shown)[event.outputs[0]])
     assert "hub" not in repeated and "Current model unchanged." in repeated

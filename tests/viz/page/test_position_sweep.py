@@ -11,7 +11,7 @@ from pine_engine.errors import InputError
 from pine_engine.scheduling.run_state import StopFlag
 from tests.support.running import new_views, views_of
 from tests.support.runs import THREE, form_of, swapped
-from tests.support.widgets import whole_page
+from tests.support.widgets import start_of, whole_page
 from viz.figures.position_sweep import plot_position_sweep
 from viz.page.form.checks import form_layout
 from viz.page.form.documents import entries_json
@@ -66,10 +66,7 @@ def test_invalid_sweep_shows_its_problem(engine: Engine) -> None:
 
 
 def test_sweep_without_a_selected_document_moves_none() -> None:
-    page = whole_page()
-    start = next(one for one in page.blocks.values() if getattr(one, "elem_id", None) == "sweep-run")
-    (run,) = [event.fn for event in page.fns.values() if (start._id, "click") in event.targets]
-    assert run is not None
+    run = start_of(whole_page(), "sweep")
     values = ("retrieval_qa", "Which?", "", ["vanilla"], 3, entries_json(THREE))
     (shown,) = run(StopFlag(), None, "", None, None, "so", *values)  # a dropdown that was emptied
     assert "No document selected" in str(shown)

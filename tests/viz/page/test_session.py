@@ -16,7 +16,7 @@ import pine_engine as pine
 from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
 from tests.support.junk import JUNK
-from tests.support.widgets import whole_page
+from tests.support.widgets import function_of, whole_page
 from viz.page.answers.record import RunRecord, record_of
 from viz.page.answers.tutorial_recording import tutorial_recording
 from viz.page.common.limits import MAX_DOCUMENTS
@@ -178,8 +178,7 @@ def test_zip_without_a_session_is_refused(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def restore() -> Callable[[str | None, str | None], str]:
     """Return a function that opens a page with the code of a link and a draft."""
-    (event,) = (one for one in whole_page().fns.values() if one.name == "restore")
-    restored: Any = event.fn
+    restored = function_of(whole_page(), "restore")
     return lambda linked, draft: str(restored(linked, draft, "", View()).values())
 
 

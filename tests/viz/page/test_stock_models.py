@@ -9,8 +9,8 @@ from typing import Any
 import gradio as gr
 import pytest
 
-from pine_engine import METHODS, Engine, InputError, ModelError
-from tests.support.running import views_of
+from pine_engine import METHODS, Engine, InputError
+from tests.support.running import loaded_source, views_of
 from tests.support.runs import THREE, form_of
 from tests.support.widgets import built
 from viz.page.answers.answering import prepare_answers
@@ -25,7 +25,6 @@ from viz.page.internals.attention import draw_attention
 from viz.page.internals.attention_job import attention_request, prepare_attention
 from viz.page.internals.content import NO_ATTENTION
 from viz.page.internals.tabs import DRAWING
-from viz.page.jobs.loader import EngineSource
 from viz.page.jobs.sources import Choice, Sources
 from viz.page.position_sweep_job import prepare_sweep
 from viz.page.selection import first_selection
@@ -81,11 +80,6 @@ def test_attention_of_tokens_is_refused_with_the_reason(view: Any, stock: Engine
         prepare_attention(stock, request)
 
 
-def test_misfit_is_refused_with_the_reason(stock: Engine) -> None:
-    with pytest.raises(ModelError, match="recurrent"):
-        next(views_of(prepare_answers, stock, form_of(THREE, methods=("pine",))))
-
-
 def test_shuffle_and_sweep_add_methods_that_fit_alone(stock: Engine) -> None:
     form = form_of(THREE, methods=("reorder_content",))
     *_, shuffled = views_of(prepare_shuffle, stock, form, count=6, seed=0, controls=True)
@@ -111,10 +105,7 @@ def test_shuffle_and_sweep_add_methods_that_fit_alone(stock: Engine) -> None:
 def test_boxes_follow_the_model(
     is_stock: bool, ticked: list[str], kept: list[str] | None, stock: Engine, engine: Engine
 ) -> None:
-    chosen = stock if is_stock else engine
-    source = EngineSource(lambda: chosen, "m")
-    source.start()
-    source.wait(5)
+    source = loaded_source(stock if is_stock else engine, "m")
     misfits, boxes = built(lambda: (gr.HTML(), gr.CheckboxGroup()))
     sources = Sources(Choice("m", "float32"), source)
     updates = show_misfits(misfits, [boxes], sources, None, "retrieval_qa", ticked)

@@ -6,7 +6,6 @@ import pickle
 from dataclasses import replace
 from typing import Any
 
-import gradio as gr
 import pytest
 
 from pine_engine.engine.engine import Engine
@@ -15,14 +14,13 @@ from pine_engine.scheduling.run_state import StopFlag
 from pine_engine.scheduling.runs import Runs
 from tests.support.running import views_of
 from tests.support.runs import THREE, finish, form_of, swapped
-from tests.support.widgets import built
+from tests.support.widgets import workspace
 from viz.cards.answers import AnswerCard
 from viz.page.answers.order_answers import OrderAnswers
 from viz.page.answers.order_table import order_table_json
 from viz.page.answers.record import record_of, with_answers
 from viz.page.answers.run import Run
 from viz.page.answers.shown import Shown
-from viz.page.answers.workspace import Workspace
 from viz.page.common.host_settings import DEFAULTS
 from viz.page.form.documents import Entries, entries_from, entries_json
 from viz.page.jobs.job_bar import ButtonJob
@@ -68,7 +66,7 @@ def test_falls_are_those_of_leave_one_out_in_the_order_of_the_letters(engine: En
     by_slot = {name: [of_letter[letter] for letter in run.order] for name, of_letter in falls.items()}
     assert by_slot == {name: list(one.differences) for name, one in expected.items()}
     assert last.is_complete and all(view.is_complete == (view.scores == last.scores) for view in views)
-    updates = show_without(built(workspace), shown_of(run), run.form, "", last)
+    updates = show_without(workspace(), shown_of(run), run.form, "", last)
     (shown,) = (value for value in updates.values() if isinstance(value, Shown))
     assert shown.run is not None and shown.run.left_out == expected  # the Lab does not compute them again
     assert shown.orders[run.order].falls == falls
@@ -104,13 +102,8 @@ def complete(shown: Shown) -> Shown:
     return shown.with_texts_without(shown.form.order, {name: ("x", "y", "z") for name in METHODS})
 
 
-def workspace() -> Workspace:
-    with gr.Blocks():
-        return Workspace()
-
-
 def test_job_begins_beside_answers_to_the_same_inputs_only(run: Run) -> None:
-    page = built(workspace)
+    page = workspace()
     form, shown = run.form, shown_of(run)
 
     def begin(

@@ -5,7 +5,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-import gradio as gr
 import pytest
 
 import app
@@ -16,7 +15,7 @@ from pine_engine.prompts.tasks import TASKS
 from tests.support.running import one_run, run_views, sources_of
 from tests.support.runs import form_of
 from tests.support.viz_reading import read_html
-from tests.support.widgets import built
+from tests.support.widgets import workspace
 from viz.cards.answers import AnswerCard
 from viz.page.answers import filling, form_run
 from viz.page.answers.answering import accepted_answers, shown_html, stopped_cards
@@ -77,11 +76,7 @@ def test_empty_lines_are_no_accepted_answers() -> None:
 
 @pytest.fixture(scope="module")
 def page() -> Workspace:
-    def build() -> Workspace:
-        with gr.Blocks():
-            return Workspace()
-
-    return built(build)
+    return workspace()
 
 
 def test_judge_task_names_answers_of_assistants(page: Workspace) -> None:

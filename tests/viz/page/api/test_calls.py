@@ -32,13 +32,6 @@ def app(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
         yield served
 
 
-@pytest.fixture(scope="module")
-def client(app: ServedApp) -> Iterator[Client]:
-    client = Client(app.url, verbose=False)
-    yield client
-    client.close()
-
-
 def ask(client: Client, name: str, documents: list[str] = DOCUMENTS, **arguments: Any) -> Any:
     options = {"max_new_tokens": 4} | arguments
     report = client.predict(question=QUESTION, documents=documents, api_name=name, **options)

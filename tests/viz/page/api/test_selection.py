@@ -8,7 +8,7 @@ import pytest
 from pine_engine.methods.table import METHODS
 from pine_engine.prompts.tasks import TASKS
 from tests.support.running import sources_of
-from tests.support.widgets import built
+from tests.support.widgets import built, function_of
 from viz.page.api.arguments import Host
 from viz.page.api.calls import add_api
 from viz.page.common.host_settings import DEFAULTS
@@ -29,9 +29,7 @@ def endpoint(sources: Sources, name: str) -> Callable[..., Any]:
         assert isinstance(page, GuardedBlocks)
         return page
 
-    (function,) = [one.fn for one in built(build).fns.values() if one.api_name == name]
-    assert function is not None
-    return function
+    return function_of(built(build), name)
 
 
 def test_measure_runs_on_the_model_of_the_task(source: EngineSource) -> None:

@@ -1,7 +1,6 @@
 """Limits of the host, in forms, evaluations, calls and widgets; a read-only page runs its examples only."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from pine_engine.errors import InputError
 from pine_engine.prompts.tasks import TASKS
 from pine_engine.rows.documents import Document
 from tests.support.running import views_of
-from tests.support.widgets import build_app, whole_page
+from tests.support.widgets import build_app, function_of, whole_page
 from viz.lab.page.data_sets import OWN, built_in_choices, check_rows_shipped, read_built_in
 from viz.lab.page.evaluate_job import MeasureRequest, measure_rows
 from viz.page.answers.answering import prepare_answers
@@ -201,27 +200,21 @@ def test_only_built_in_examples_are_evaluated() -> None:
         measured(chat_template_kwargs='{"a": 1}').settings(READ_ONLY)
 
 
-def call(page: gr.Blocks, name: str) -> Callable[..., Any]:
-    found = next(event.fn for event in page.fns.values() if name in (event.api_name, event.name))
-    assert found is not None
-    return found
-
-
 def test_api_calls_accept_examples_only(page: gr.Blocks) -> None:
     texts = [document.text for document in SHORT.documents]
-    assert call(page, "compare")(SHORT.question, texts, ["pine"], 8)["results"]
+    assert function_of(page, "compare")(SHORT.question, texts, ["pine"], 8)["results"]
     for name in ("compare", "shuffle", "trace"):
         with pytest.raises(gr.Error, match="Demo mode") as refused:
-            call(page, name)(SHORT.question, [*texts, "a text of my own"], ["pine"], 8)
+            function_of(page, name)(SHORT.question, [*texts, "a text of my own"], ["pine"], 8)
         assert not refused.value.print_exception, "a refusal is no traceback in the log"
     rows = [row.model_dump(mode="json") for row in read_built_in("retrieval_qa").examples[:1]]
-    assert call(page, "measure")(rows, ["pine"], ["as-is"], 16)["records"]
+    assert function_of(page, "measure")(rows, ["pine"], ["as-is"], 16)["records"]
     with pytest.raises(gr.Error, match="Demo mode"):
-        call(page, "measure")([rows[0] | {"question": "What of mine?"}], ["pine"], ["as-is"], 16)
+        function_of(page, "measure")([rows[0] | {"question": "What of mine?"}], ["pine"], ["as-is"], 16)
 
 
 def test_link_with_other_contents_is_rejected(page: gr.Blocks) -> None:
-    restore = call(page, "restore")
+    restore = function_of(page, "restore")
     codes = [to_code(record_of(request, accepted="")) for request in (example_form(), OTHERS[0])]
     record = [str(restore(code, "", "", View())) for code in codes]
     assert "Loaded from a link." in record[0] and NOTE not in record[0]

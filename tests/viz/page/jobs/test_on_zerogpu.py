@@ -78,13 +78,6 @@ def engine(model: Path) -> Engine:
     return Engine.load(str(model))
 
 
-@pytest.fixture(scope="module")
-def client(app: ServedApp) -> Iterator[Client]:
-    client = Client(app.url, verbose=False)
-    yield client
-    client.close()
-
-
 def message(app: ServedApp) -> list[str]:
     """Return the output of the stand-in so far."""
     return [line for line in app.log.read_text().splitlines() if line.startswith("spaces: ")]

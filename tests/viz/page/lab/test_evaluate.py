@@ -2,7 +2,7 @@
 
 import json
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from pine_engine.scheduling.run_state import StopFlag
 from pine_engine.scheduling.runs import Runs
 from tests.support.records import run_info, swept
 from tests.support.running import sources_of
-from tests.support.widgets import built, whole_page
+from tests.support.widgets import built, start_of, whole_page
 from viz.lab.page import data_sets, evaluate, evaluate_view
 from viz.lab.page.data_sets import (
     OWN,
@@ -147,14 +147,6 @@ def test_orders_of_many_documents_are_counted_without_lists(tmp_path: Path) -> N
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1_000_000
-
-
-def start_of(page: gr.Blocks, name: str) -> Callable[..., Any]:
-    """Return the function of a start button."""
-    button = next(one for one in page.blocks.values() if getattr(one, "elem_id", "") == f"{name}-run")
-    (run,) = [event.fn for event in page.fns.values() if (button._id, "click") in event.targets]
-    assert run is not None
-    return run
 
 
 def test_tables_are_drawn_within_a_share_of_the_time(clock: list[float]) -> None:

@@ -21,7 +21,7 @@ from pine_engine.scheduling.work import format_seconds
 from pine_engine.scheduling.worker import RunControl
 from tests.support.measured_rows import measure
 from tests.support.records import run_info, swept
-from tests.support.running import new_views, one_run, run_views
+from tests.support.running import loaded_source, new_views, one_run, run_views
 from tests.support.viz_reading import read_html, table_cells
 from viz.lab.page import evaluate_job
 from viz.lab.page.data_sets import read_built_in
@@ -30,7 +30,6 @@ from viz.lab.page.evaluate_job import MeasureRequest, measure_rows, prepare_meas
 from viz.lab.page.evaluate_view import MeasureView, curves_of, results_html, work_of, write_files
 from viz.page.common.host_settings import HostSettings
 from viz.page.form import checks
-from viz.page.jobs.loader import EngineSource
 
 
 def sent_request(name: str = "retrieval_qa", **changes: Any) -> MeasureRequest:
@@ -231,8 +230,7 @@ def test_stop_ends_the_model_while_decoding(engine: Engine, monkeypatch: pytest.
             ended.set()
 
     monkeypatch.setattr(engine_measure, "run_evaluation", write_without_end)
-    source, stop = EngineSource(lambda: engine, "tiny"), StopFlag()
-    source.start()
+    source, stop = loaded_source(engine), StopFlag()
     found: list[MeasureView | str] = []
     for view in run_views(source, lambda engine: measure_rows(engine, sent_request()), **one_run(stop)):
         found.append(view)

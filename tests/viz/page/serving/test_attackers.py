@@ -5,12 +5,10 @@ import contextlib
 import json
 import secrets
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import httpx
 import psutil
@@ -32,16 +30,10 @@ FLOOD_S = 1.5
 SLOW_S = 30.0  # timeout of a few layers, in seconds, on a busy machine
 
 
-def health(app: ServedApp) -> dict[str, Any]:
-    with urllib.request.urlopen(f"{app.url}health", timeout=10) as response:
-        record: dict[str, Any] = json.load(response)
-    return record
-
-
 def wait_until_idle(app: ServedApp) -> float:
     """Wait until nothing runs or waits. Return the seconds."""
     began = time.monotonic()
-    while any(health(app)[name] for name in ("running", "waiting")):
+    while any(httpx.get(f"{app.url}health", timeout=10).json()[name] for name in ("running", "waiting")):
         assert time.monotonic() - began < LISTENING_S + SLOW_S
         time.sleep(0.2)
     return time.monotonic() - began
