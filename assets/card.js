@@ -1,7 +1,7 @@
 /* The card that is shared: question, documents, answers of a method that depends on the order and of PINE, and a QR code
    of the link, drawn on a canvas of 1200 x 630 pixels. A picture has the answers in all orders, a video one order after
    the other. Nothing is sent to the server. */
-import { h, saveFile } from "../viz/drawing/common.js";
+import { directionOf, h, saveFile } from "../viz/drawing/common.js";
 import { translated } from "./language.js";
 import { moduleOf, QUIET } from "./last_slide.js";
 import { currentTable } from "./order_table.js";
@@ -24,6 +24,7 @@ const STEP_MS = 1200;
 const MOVE_MS = 450;
 const MAX_ANSWERS = 3; // distinct answers of a method in the picture
 const MAX_BEFORE = 24; // characters of an answer in the picture before its decisive word
+const ISOLATED = ["\u2068", "\u2069"]; // signs around a text whose direction is its own
 const TYPES = ["video/webm;codecs=vp9", "video/webm", "video/mp4"];
 const NO_RECORDER = "This browser cannot record a video. Use Chrome, Edge or Firefox, or save the picture.";
 
@@ -46,13 +47,15 @@ const wrapped = (context, text, width, maxLines) => {
   });
 };
 
-/* Write a text of some lines, and return the top of what follows. */
-const write = (context, text, { x, y, width, size, weight = 400, color = INK, lines = 1 }) => {
+/* Write a text of some lines, and return the top of what follows. A text from right to left ends at the left. */
+const write = (context, text, { x, y, width, size, weight = 400, color = INK, lines = 1, direction = directionOf(text) }) => {
+  const start = direction === "rtl" ? x + width : x;
+  context.direction = direction;
   context.font = `${weight} ${size}px ${FONT}`;
   context.fillStyle = color;
   context.textBaseline = "top";
   const written = wrapped(context, text, width, lines);
-  written.forEach((line, place) => context.fillText(line, x, y + place * size * 1.25));
+  written.forEach((line, place) => context.fillText(line, start, y + place * size * 1.25));
   return y + written.length * size * 1.25;
 };
 
@@ -133,8 +136,9 @@ const drawAnswers = (context, { state }, { order, qr }) => {
     for (const { text, mark: [mark, color], count } of shown) {
       write(context, mark, { x: x + 20, y, width: 30, size: 22, weight: 700, color });
       const size = current ? 26 : 20;
-      const full = count ? [translated(`${count} of ${total}:`), text].join(" ") : text;
-      y = write(context, full, { x: x + 48, y, width: width - 66, size, weight: 600, lines: current ? 4 : 2 }) + 6;
+      const full = count ? `${ISOLATED[0]}${translated(`${count} of ${total}:`)}${ISOLATED[1]} ${text}` : text;
+      const place = { x: x + 48, y, width: width - 66, lines: current ? 4 : 2 };
+      y = write(context, full, { ...place, size, weight: 600, direction: directionOf(text) }) + 6;
     }
     const more = answers.length - shown.length;
     if (!current && more > 0)

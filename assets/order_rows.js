@@ -1,5 +1,5 @@
 /* The table of answers as plain data: texts, marks and places for one selected order. assets/order_table.js draws it. */
-import { isSame, plural } from "../viz/drawing/common.js";
+import { directionOf, isSame, plural } from "../viz/drawing/common.js";
 import { partsOf } from "./ribbons.js";
 
 const MARKS = { true: "✓", false: "✗" };
@@ -7,7 +7,7 @@ const WORDS = { true: "correct", false: "incorrect" };
 const CUT_OFF = "contains the answer, cut off";
 const SHORT_VERDICTS = { tie: "=", "no verdict": "–", "no choice": "–" };
 const NUM_SHADES = 6; // of distinct answers, in the stylesheet; as many again are notched
-const MAX_BEFORE = 24; // characters of an answer in its chip before its first source
+const MAX_BEFORE = 24; // characters of an answer in its chip before its first source, or before it differs
 
 const wordOf = (answer) => (answer.is_cut_off ? CUT_OFF : WORDS[answer.is_correct]);
 
@@ -61,15 +61,35 @@ export const markOf = (answer, documents, numbers) => {
   };
 };
 
+/* Return the words, but the last one, of a text with which another one begins, too. Chinese and Japanese have no spaces. */
+const sharedBeginning = (text, other) => {
+  let end = 0;
+  while (end < text.length - 1 && text[end] === other[end]) end += 1;
+  return text.slice(0, end).replace(/[^\s\u2e80-\u9fff]+$/u, "");
+};
+
+/* Return the texts, without a beginning of more than some characters that another text has, too. */
+const differences = (texts) =>
+  texts.map((text) => {
+    const shared = texts.filter((other) => other !== text).map((other) => sharedBeginning(text, other).length);
+    const most = Math.max(0, ...shared);
+    return most > MAX_BEFORE ? `… ${text.slice(most)}` : text;
+  });
+
 /* Return each distinct answer once, with its mark; isCompared: true if one of the compared methods gave it. */
-const chipsOf = ({ methods, documents, numbers }) =>
-  [...numbers.keys()].map((value) => {
+const chipsOf = ({ methods, documents, numbers }) => {
+  const chips = [...numbers.keys()].map((value) => {
     const given = methods.flatMap((method) => doneOf(method.answers).map((answer) => [answer, method.is_compared]));
     const same = given.filter(([answer]) => valueOf(answer) === value);
     const [[answer]] = same;
     const text = answer.verdict ? `${nounOf(answer)} ${answer.verdict}` : partsOf(answer, MAX_BEFORE).map((part) => part.text).join("");
-    return { mark: markOf(answer, documents, numbers), text, title: answer.text, isCompared: same.some(([, isCompared]) => isCompared) };
+    const isCompared = same.some(([, isCompared]) => isCompared);
+    return { mark: markOf(answer, documents, numbers), text, title: answer.text, direction: directionOf(answer.text), isCompared };
   });
+  const isOnly = ({ text }) => chips.filter((chip) => chip.text === text).length === 1;
+  const texts = differences(chips.map((chip) => (isOnly(chip) ? chip.text : chip.title)));
+  return chips.map((chip, place) => ({ ...chip, text: texts[place] }));
+};
 
 /* Return how many answers of a method are correct and distinct, as a text. */
 export const countText = ({ answers }) => {

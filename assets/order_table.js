@@ -81,10 +81,10 @@ const drawTicks = (place, ticks) => {
 
 /* Draw each distinct answer once; `hasOthers`: also those that only the methods in the fold gave. */
 const drawChips = (place, chips, hasOthers) => {
-  const nodes = chips.filter(({ isCompared }) => isCompared || hasOthers).map(({ mark, text, title }) => {
+  const nodes = chips.filter(({ isCompared }) => isCompared || hasOthers).map(({ mark, text, title, direction }) => {
     const shade = h("i", { role: "img" });
     drawMark(shade, mark, mark.name + mark.sign, mark.says);
-    return h("li", {}, shade, h("span", { textContent: text, title, dir: "auto", translate: false }));
+    return h("li", {}, shade, h("span", { textContent: text, title, dir: direction, translate: false }));
   });
   place.replaceChildren(...nodes);
 };

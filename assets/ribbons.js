@@ -9,6 +9,7 @@ const DEPTH = 14; // pixels by which a ribbon goes around the text of a word bes
 const LINE_GAP = 8; // pixels below a word, at least, if another line follows
 const MAX_BEFORE = 48; // characters of an answer before its first source: the end of two lines is cut off
 const FULL_FALL = 15; // nats of log-probability that are lost with the document of the widest ribbon
+const MANY = 1e6; // times as likely: a larger number says no more
 const SHARE = 0.5; // width of a ribbon to a lost word if this fall is unknown
 
 /* Return the outline of a ribbon from a bar to a word of a text: down to it, or around below the text, or above it if
@@ -121,6 +122,7 @@ export const shareOf = ({ falls }, document) =>
 export const likelihood = ({ falls }, document) => {
   const times = falls ? Math.exp(falls[document]) : 0;
   if (times < 1.1) return "";
+  if (times > MANY) return " (With the document, the answer is more than a million times as likely.)";
   const factor = times < 10 ? times.toFixed(1) : Number(times.toPrecision(2));
   return ` (With the document, the answer is ${factor} times as likely.)`;
 };

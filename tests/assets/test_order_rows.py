@@ -93,6 +93,43 @@ def test_distinct_answer_is_one_chip_with_an_unrepeated_mark(call: Call) -> None
     assert [(chip["text"], chip["mark"]["color"]) for chip in verdicts] == [("verdict A", "#A")]
 
 
+@pytest.mark.parametrize(
+    ("beginning", "ends", "chips"),
+    [
+        ("The bridge over the river was opened ", ["in 1912.", "in 1913, May"], ["… 1912.", "… 1913, May"]),
+        ("It was built ", ["in 1912.", "in 1913."], ["It was built in 1912.", "It was built in 1913."]),
+        ("The mayor of the old town is ", ["Ann", "Ann Lee"], ["… Ann", "… Ann Lee"]),
+        (
+            "世界上最早的一座现代化的跨海铁路大桥和公路大桥是在",
+            ["1887年", "1889年"],
+            ["… 1887年", "… 1889年"],
+        ),
+    ],
+)
+def test_chips_begin_where_long_answers_differ(
+    call: Call, beginning: str, ends: list[str], chips: list[str]
+) -> None:
+    texts = [beginning + end for end in ends]
+    shown = table(call, list(map(answer, [*texts, "Nobody"])), orders=[[0, 1]] * 3)["chips"]
+    assert [chip["text"] for chip in shown] == [*chips, "Nobody"]
+    assert [chip["title"] for chip in shown] == [*texts, "Nobody"]
+
+
+def test_chips_of_unlike_beginnings_are_not_cut_alike(call: Call) -> None:
+    texts = [f"In {year} the bridge over the river was planned by Lee" for year in (1912, 1913)]
+    sources = [{"start": len(texts[0]) - 3, "stop": len(texts[0]), "document": 0}]
+    shown = table(call, [answer(text, sources=sources) for text in texts])["chips"]
+    assert [chip["text"] for chip in shown] == texts
+
+
+@pytest.mark.parametrize(
+    ("text", "direction"),
+    [("بُني الجسر عام 1912", "rtl"), ("1912 ב", "rtl"), ("Bridge جسر", "ltr"), ("١٩١٢", "ltr"), ("", "ltr")],
+)
+def test_chip_has_the_direction_of_the_first_letter(call: Call, text: str, direction: str) -> None:
+    assert table(call, [answer(text), None])["chips"][0]["direction"] == direction
+
+
 def test_verdicts_have_the_color_of_their_document(call: Call) -> None:
     ticks = table(call, [answer("B.", verdict="B", is_correct=False), answer("=", verdict="tie")])["rows"][0][
         "ticks"

@@ -160,6 +160,7 @@ def test_ribbon_is_as_wide_as_the_fall_of_the_answer(call: Call) -> None:
     said = [call("ribbons.likelihood", {"falls": falls}, place) for place in range(4)]
     assert said[:2] == ["", ""] == [call("ribbons.likelihood", {}, 0), said[0]]
     assert "7.4 times" in said[2] and "400 times" in said[3]
+    assert "is more than a million times" in call("ribbons.likelihood", {"falls": [14]}, 0)
 
 
 BAR = {"left": 0, "top": 0, "bottom": 20, "width": 100}

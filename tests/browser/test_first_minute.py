@@ -208,7 +208,7 @@ def test_pasted_documents_replace_the_example_until_undo(page: Page) -> None:
     assert texts(page) == ["own text", "another"]
     instruction = page.locator("#instruction textarea")
     expect(instruction).to_have_value(TASKS[DEFAULT.task].instruction)
-    expect(page.locator(".page-stale")).to_contain_text("You changed: number of documents")
+    expect(page.locator(".page-stale")).to_contain_text("Changed: number of documents")
     page.get_by_label("Sort orders by").select_option("slot of B")
     marks = page.locator("#order-table [data-method=vanilla] .page-ticks span")
     shades = marks.evaluate_all("nodes => nodes.map(({ dataset: { shade, kind } }) => [Number(shade), kind])")

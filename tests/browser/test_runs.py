@@ -141,7 +141,7 @@ def test_own_documents_are_checked_answered_in_two_orders_and_stopped(page: Page
     pine = page.locator("#order-table [data-method=pine]")
     expect(pine).to_contain_text("1 answer")
     page.locator(QUESTION).fill("Another?")
-    expect(page.locator(".page-stale")).to_contain_text("You changed: question.")
+    expect(page.locator(".page-stale")).to_contain_text("Changed: question.")
     for part, opacity in (("#order-table", "0.5"), ("#shuffle-section", "0.5"), ("#settings", "1")):
         expect(page.locator(part)).to_have_css("opacity", opacity)
     expect(page.locator("#start-one")).to_be_enabled()
@@ -182,7 +182,7 @@ def test_reload_finds_the_run_and_text_typed_offline(open_page: OpenPage) -> Non
         page.context.set_offline(False)
         expect(page.locator("#example-note")).to_contain_text("Draft restored")  # gradio reloads the page
         expect(text(page, 1)).to_have_value(re.compile("Typed offline."))
-        expect(page.locator(".page-stale")).to_contain_text("You changed: text of A.")
+        expect(page.locator(".page-stale")).to_contain_text("Changed: text of A.")
 
 
 def start_and_stop(page: Page, key: str, name: str) -> None:

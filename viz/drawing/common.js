@@ -42,6 +42,11 @@ export const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matc
 
 export const isSame = (left, right) => left.length === right.length && left.every((one, place) => one === right[place]);
 
+const RTL = /^\P{L}*(?=\p{L})[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u;
+
+/* Return the direction of a text: that of its first letter, as dir="auto" does. */
+export const directionOf = (text) => (RTL.test(text) ? "rtl" : "ltr");
+
 export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
 export const percent = (share) => `${Math.round(100 * share)} %`;

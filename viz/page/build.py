@@ -123,7 +123,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
         for trigger in (page.load, timer.tick, chosen.change):
             trigger(bind(look, sources), chosen, [model, ready, timer, *notes], **STATE_EVENT)
         stream.click(_open_stream, trigger_mode="multiple", **MODEL_EVENT, **PRIVATE_EVENT | {"queue": True})
-        results = [workspace.finished, workspace.shown, workspace.before, drawn]
+        results = [workspace.finished, workspace.shown, workspace.before, workspace.edited, drawn]
         results += [inside.attention, inside.left_out]
         page.unload(bind(release_results, page, results))
         # A disconnect is not reported for calls outside of the queue.

@@ -1,5 +1,6 @@
 """Fill the form: with an example, the labels of a task, or a session."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
@@ -19,6 +20,7 @@ from viz.page.form.options import DEFAULT_METHODS
 from viz.page.jobs.job_bar import Updates
 
 MAX_BEFORE = 3  # restorable states of the page before challenges, each with its results
+KEPT = "Choose the same entry of “Try to break it” to restore your changes."
 PLAY = "(table) => document.dispatchEvent(new CustomEvent('pine:play', { detail: table }))"
 """Script: play all orders of the answers in the table, which it may not have drawn yet."""
 
@@ -30,7 +32,8 @@ def bind_choices(page: Workspace) -> Any:
     picked = [page.picked, *inputs]
     page.example.change(bind(pick, page, False), picked, outputs, **PRIVATE_EVENT)
     page.example.select(bind(pick, page, True), picked, outputs, **PRIVATE_EVENT)
-    before, restored = [page.before, *page.kept], [page.before, *dict.fromkeys([*page.kept, *outputs])]
+    left = [page.before, page.edited]
+    before, restored = [*left, *page.kept], [*left, *dict.fromkeys([*page.kept, *outputs])]
     for name, button in page.challenges.items():
         taken = button.click(bind(take_challenge, page, name), before, restored, **PRIVATE_EVENT)
         taken.success(None, page.order_table, None, js=PLAY, **PRIVATE_EVENT)
@@ -40,7 +43,7 @@ def bind_choices(page: Workspace) -> Any:
         [page.instruction, page.heading, page.question, page.editor.cards, page.editor.pasted],
         **PRIVATE_EVENT,
     )
-    return page.back.click(bind(go_back, page), [page.task, page.before], restored, **PRIVATE_EVENT)
+    return page.back.click(bind(go_back, page), [page.picked, *before], restored, **PRIVATE_EVENT)
 
 
 def pick_example(page: Workspace, name: str | None, task: str) -> Updates:
@@ -57,28 +60,47 @@ def pick(page: Workspace, is_selected: bool, picked: str | None, name: str | Non
     return pick_example(page, name, task) if (name == picked) is is_selected else gr.skip()
 
 
-def take_challenge(page: Workspace, name: str, before: tuple[Any, ...], *values: Any) -> Updates:
+def take_challenge(
+    page: Workspace, name: str, before: tuple[Any, ...], edited: dict[str, Any], *values: Any
+) -> Updates:
     """Return the updates that select a challenge, fill the form with it, and keep the values it replaces.
 
-    An unchanged challenge is not kept.
+    An unchanged challenge is not kept. A challenge that was edited before "Back" has its edited texts.
     """
     form = read_form(*values[: len(page.inputs)])
     replaced = example_of(form)
     if not (replaced and replaced.challenge):
         before = (*before, values)[-MAX_BEFORE:]
-    return {page.before: before, page.example: name} | pick_example(page, name, form.task)
+    if name not in edited:
+        return {page.before: before, page.example: name} | pick_example(page, name, form.task)
+    others = {other: kept for other, kept in edited.items() if other != name}
+    return restored(page, edited[name], form.task) | {page.before: before, page.edited: others}
 
 
-def go_back(page: Workspace, task: str, before: tuple[Any, ...]) -> Updates:
-    """Return the updates that restore the page before a challenge, or fill in the first example."""
+def go_back(
+    page: Workspace, picked: str, before: tuple[Any, ...], edited: dict[str, Any], *values: Any
+) -> Updates:
+    """Return the updates that restore the page before a challenge, or fill in the first example.
+
+    An edited challenge is kept until it is chosen again.
+    """
+    form = read_form(*values[: len(page.inputs)])
+    note: Updates = {}
+    if picked in page.challenges and not example_of(form):
+        note = {page.edited: {**edited, picked: values}, page.bar.status: notice(KEPT, kind="note")}
     if not before:
         name = load_examples()[0].name
-        return {page.example: name} | pick_example(page, name, task)
-    *earlier, values = before
+        return {page.example: name} | pick_example(page, name, form.task) | note
+    *earlier, last = before
+    return restored(page, last, form.task) | {page.before: tuple(earlier)} | note
+
+
+def restored(page: Workspace, values: Sequence[Any], task: str) -> Updates:
+    """Return the updates that restore values of `page.kept`; `task` is the one whose labels are shown."""
     kept, form = dict(zip(page.kept, values, strict=True)), read_form(*values[: len(page.inputs)])
     updates = filled(page, form, accepted=kept[page.accepted], note="", named=task, shown=kept[page.shown])
     unchanged = {widget: kept[widget] for widget in (page.typed, page.note)}
-    return kept | updates | unchanged | {page.picked: kept[page.example], page.before: tuple(earlier)}
+    return kept | updates | unchanged | {page.picked: kept[page.example]}
 
 
 def pick_task(page: Workspace, task: str, instruction: str, documents: str) -> Updates:

@@ -71,6 +71,7 @@ def order_table_json(shown: Shown, accepted: Sequence[str] = ()) -> str:
     counts = [count for count in map(_count, compared) if count[0]]
     num_done = min((len(_finished(method)) for method in compared), default=0)
     so_far = [f"{num_done} of {len(orders)} orders so far."] if counts and num_done < len(orders) else []
+    counts = counts if num_done > 1 else []  # that one method gave one answer is no finding
     return json.dumps(
         {
             "methods": [

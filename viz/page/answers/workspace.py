@@ -104,6 +104,7 @@ class Workspace:
         self.inputs: list[Any] = [self.task, self.question, self.instruction, self.methods, self.length]
         self.inputs += [self.editor.cards, self.chat_template_kwargs]
         self.before = gr.State(())  # values of `kept` before each challenge
+        self.edited = gr.State({})  # those of edited challenges that "Back" has left, by name
         self.kept: list[Any] = [*self.inputs, self.accepted, self.typed, self.example, self.note]
         self.kept += [self.shown, self.finished]
 

@@ -156,7 +156,7 @@ def test_challenge_changes_the_first_example_and_has_a_remark(page: Workspace) -
     assert [example.name for example in challenges] == list(page.challenges)
     for example in challenges:
         assert {*example.documents} & {*first.documents} and example.note
-        updates = filling.take_challenge(page, example.name, (), *kept(page, first.form(DEFAULT_METHODS)))
+        updates = filling.take_challenge(page, example.name, (), {}, *kept(page, first.form(DEFAULT_METHODS)))
         assert updates[page.example] == updates[page.picked] == example.name
         assert updates[page.question] == example.question
 
@@ -173,23 +173,40 @@ def kept(page: Workspace, form: Form, **others: Any) -> list[Any]:
 def test_way_back_restores_everything_before_a_challenge(page: Workspace) -> None:
     own, (example, other) = form_of(instruction="Be brief.", methods=("pine",)), list(page.challenges)[:2]
     before = kept(page, own, accepted="yes", typed="yes", note="mine", finished="a run")
-    taken = filling.take_challenge(page, example, (), *before)
-    again = filling.take_challenge(page, other, taken[page.before], *values_after(page, taken, before))
-    back = filling.go_back(page, own.task, again[page.before])
+    taken = filling.take_challenge(page, example, (), {}, *before)
+    challenge = values_after(page, taken, before)
+    again = filling.take_challenge(page, other, taken[page.before], {}, *challenge)
+    back = filling.go_back(page, other, again[page.before], {}, *values_after(page, again, challenge))
     assert values_after(page, again | back, before) == before
     assert back[page.picked] == NO_EXAMPLE and back[page.origin] == (own, None) and back[page.before] == ()
-    first = filling.go_back(page, own.task, ())
+    first = filling.go_back(page, example, (), {}, *challenge)
+    assert page.edited not in back and page.edited not in first
     assert first[page.example] == first[page.picked] == load_examples()[0].name
 
 
 def test_edited_challenge_is_restored_before_what_it_replaced(page: Workspace) -> None:
     example, other = list(page.challenges)[:2]
     before = kept(page, form_of())
-    taken = filling.take_challenge(page, example, (), *before)
+    taken = filling.take_challenge(page, example, (), {}, *before)
     edited = values_after(page, taken | {page.question: "And the tower?"}, before)
-    again = filling.take_challenge(page, other, taken[page.before], *edited)
-    back = filling.go_back(page, "retrieval_qa", again[page.before])
+    again = filling.take_challenge(page, other, taken[page.before], {}, *edited)
+    back = filling.go_back(page, other, again[page.before], {}, *values_after(page, again, edited))
     assert back[page.question] == "And the tower?" and back[page.before] == (tuple(before),)
+
+
+def test_edited_challenge_is_restored_when_chosen_again(page: Workspace) -> None:
+    example, other = list(page.challenges)[:2]
+    before = kept(page, form_of())
+    taken = filling.take_challenge(page, example, (), {}, *before)
+    edited = values_after(page, taken | {page.question: "And the tower?"}, before)
+    back = filling.go_back(page, example, taken[page.before], {}, *edited)
+    assert values_after(page, back, edited) == before
+    assert filling.KEPT in back[page.bar.status] and back[page.edited] == {example: tuple(edited)}
+    others = filling.take_challenge(page, other, (), back[page.edited], *before)
+    assert others[page.question] != "And the tower?" and page.edited not in others
+    again = filling.take_challenge(page, example, (), back[page.edited], *before)
+    assert values_after(page, again, before) == edited
+    assert again[page.edited] == {} and again[page.before] == (tuple(before),)
 
 
 def values_after(page: Workspace, updates: dict[Any, Any], before: list[Any]) -> list[Any]:

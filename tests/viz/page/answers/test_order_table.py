@@ -60,6 +60,11 @@ def test_order_table_of_computed_orders_scores_each_answer_and_leaves_the_others
     )
 
 
+def test_headline_compares_no_method_with_one_that_has_no_answers() -> None:
+    earlier = {order: OrderAnswers({"pine": "red"}) for order in ANSWERS}
+    assert table(earlier=earlier)["headline"] == table(earlier=earlier)["finding"] == "0 of 3 orders so far."
+
+
 def test_headline_counts_answers_and_names_a_method_that_is_never_correct() -> None:
     complete = shown(planned=tuple(ANSWERS))
     assert table(complete)["headline"] == "Vanilla gave 2 answers. PINE gave 1 answer."

@@ -52,7 +52,7 @@ def test_notice_names_the_inputs_of_results_and_runs_again() -> None:
     moved = replace(FORM, entries=swapped(THREE, 0))
     note = read_html(stale_html(moved, ["order"], press="run", with_order=True))
     text = note.with_class("page-stale")[0].all("p")[0].text
-    parts = ("order B A C", "“Which is green?”", "Vanilla, PINE", "You changed: order.")
+    parts = ("order B A C", "“Which is green?”", "Vanilla, PINE", "Changed: order.")
     assert [part for part in parts if part not in text] == []
     assert "order" not in stale_html(moved, ["question"], press="run")
     assert note.all("button")[0].attributes["data-click-target"] == "run"

@@ -78,6 +78,6 @@ def test_closed_page_releases_its_results(monkeypatch: pytest.MonkeyPatch) -> No
         close(SimpleNamespace(session_hash=name))
     released = states - sessions["visitor"].state_data.keys()
     writers = [one for one in page.fns.values() if one.name in ("run", "take_challenge")]
-    # Run, what is shown of it, shuffle test, attention per token, leave-one-out, and a replaced form.
-    assert len(released) == 6 and released <= {output._id for one in writers for output in one.outputs}
+    # Run, what is shown of it, shuffle test, attention per token, leave-one-out, replaced and edited forms.
+    assert len(released) == 7 and released <= {output._id for one in writers for output in one.outputs}
     assert sessions["other"].state_data.keys() == states
