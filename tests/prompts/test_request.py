@@ -2,7 +2,6 @@
 
 import json
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from pine_engine import TASKS, Document, Engine, InputError, Request
 from pine_engine.lab.evaluation.settings import Settings
 from pine_engine.prompts.request import DataRow, read_requests, read_rows
 from pine_engine.rows.parse_errors import MAX_SHOWN, ValidationErrors
-from tests.support.errors import has_field
+from tests.support.errors import has_field, problems_of
 from tests.support.families import TinyLlama
 from tests.support.tokenizers import letter_tokenizer
 
@@ -34,13 +33,6 @@ def write(file: Path, *lines: Any) -> Path:
 
 def rows_of(file: Path, limit: int | None = None) -> list[DataRow]:
     return list(read_rows(file, DataRow, limit).values())
-
-
-def problems_of(read: Callable[[], object], file: Path) -> list[tuple[int | None, str]]:
-    with pytest.raises(ValidationErrors) as raised:
-        read()
-    assert raised.value.source == str(file) and str(raised.value).startswith(str(file))
-    return [(problem.line, problem.field) for problem in raised.value.problems]
 
 
 def test_request_has_defaults_and_accepts_texts_as_documents(file: Path) -> None:

@@ -12,6 +12,7 @@ from pine_engine.prompts.request import read_requests
 from pine_engine.rows.document_files import read_documents
 from pine_engine.rows.documents import as_documents
 from pine_engine.rows.parse_errors import ValidationErrors
+from tests.support.commands import write
 
 ANN, BEN = "Ann has the key.", "Ben has the boat."
 TEXTS = [ANN, BEN]
@@ -125,11 +126,6 @@ ROWS: dict[str, tuple[Any, list[str], int | None]] = {
             [{"page_content": text, "metadata": {"page": 1}, "type": "Document"}, 0.8] for text in TEXTS]},
         [], None),
 }  # fmt: skip
-
-
-def write(path: Path, content: Any) -> Path:
-    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-    return path
 
 
 @pytest.mark.parametrize("name", ROWS)

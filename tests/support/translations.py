@@ -3,20 +3,18 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cache
-from html.parser import HTMLParser
 from typing import Any
 
 from pine_engine.lab.debias.wrappers import DEBIASERS
 from pine_engine.lab.evaluation.document_orders import ORDERS
 from pine_engine.methods.table import METHODS
 from tests.support.javascript import Call, scripts
+from tests.support.viz_reading import Element, read_html
 from viz.page.serving.languages import load_languages
 
 LABELS = ("title", "aria-label", "placeholder", "alt", "data-readout", "data-default-text")
 SKIPPED = ("script", "style", "textarea", "pre", "code")
-VOID = ("br", "hr", "img", "input", "meta")
 FIELDS = ("label", "info", "placeholder")
 
 HOLE = re.compile(r"\{@{1,2}\w+\}")
@@ -35,59 +33,25 @@ NAMES = sorted(
 WORD = re.compile(r"[^\W\d_]{3}")
 
 
-@dataclass
-class Node:
-    """An HTML element with its texts and elements, in their order."""
-
-    tag: str
-    attributes: dict[str, str | None]
-    parts: list["Node | str"] = field(default_factory=list)
-
-    @property
-    def text(self) -> str:
-        return "".join(part if isinstance(part, str) else part.text for part in self.parts)
-
-
-class _Reader(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.stack = [Node("root", {})]
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        node = Node(tag, dict(attrs))
-        self.stack[-1].parts.append(node)
-        if tag not in VOID:
-            self.stack.append(node)
-
-    def handle_endtag(self, tag: str) -> None:
-        if self.stack[-1].tag == tag:
-            self.stack.pop()
-
-    def handle_data(self, data: str) -> None:
-        self.stack[-1].parts.append(data)
-
-
 Found = tuple[str, ...]
 """A text, or a sentence with numbered elements and then its parts, which are translated if it is not."""
 
 
 def html_texts(html: str) -> Iterator[Found]:
     """Yield the texts and labels of some HTML, except those of users and models."""
-    reader = _Reader()
-    reader.feed(html)
-    yield from _texts(reader.stack[0])
+    yield from _texts(read_html(html))
 
 
-def _texts(node: Node) -> Iterator[Found]:
+def _texts(node: Element) -> Iterator[Found]:
     if node.attributes.get("translate") == "no":
         return
     yield from ((label,) for name in LABELS if (label := node.attributes.get(name)))
     if node.tag in SKIPPED:
         return
-    elements = [part for part in node.parts if isinstance(part, Node)]
+    elements = node.children
     texts = [part for part in node.parts if isinstance(part, str) and part.strip()]
     is_sentence = bool(elements and texts)
-    is_sentence &= not any(isinstance(part, Node) for element in elements for part in element.parts)
+    is_sentence &= not any(element.children for element in elements)
     if is_sentence:
         numbers = {id(element): number for number, element in enumerate(elements, start=1)}
         tagged = [

@@ -11,12 +11,19 @@ from viz.drawing.pictures import Numbers
 
 @dataclass
 class Element:
-    """An HTML element: tag, attributes and all text inside it."""
+    """An HTML element with its texts and elements, in their order."""
 
     tag: str
     attributes: dict[str, str]
-    text: str = ""
-    children: list["Element"] = field(default_factory=list)
+    parts: list["Element | str"] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(part if isinstance(part, str) else part.text for part in self.parts)
+
+    @property
+    def children(self) -> list["Element"]:
+        return [part for part in self.parts if isinstance(part, Element)]
 
     @property
     def classes(self) -> set[str]:
@@ -41,7 +48,7 @@ class _Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         element = Element(tag, {name: value or "" for name, value in attrs})
-        self.stack[-1].children.append(element)
+        self.stack[-1].parts.append(element)
         if tag not in ("br", "hr", "img", "input", "meta"):
             self.stack.append(element)
 
@@ -50,8 +57,7 @@ class _Reader(HTMLParser):
         assert element.tag == tag, f"</{tag}> closes <{element.tag}>"
 
     def handle_data(self, data: str) -> None:
-        for element in self.stack:
-            element.text += data
+        self.stack[-1].parts.append(data)
 
 
 def read_html(html: str) -> Element:

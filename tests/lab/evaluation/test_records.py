@@ -22,7 +22,7 @@ from pine_engine.lab.evaluation.task_estimates import nested
 from pine_engine.prompts.examples import Example, read_examples
 from pine_engine.rows.parse_errors import ValidationErrors
 from pine_engine.rows.tables import MAX_DOCUMENTS
-from tests.support.errors import has_field
+from tests.support.errors import has_field, problems_of
 from tests.support.records import run_info
 
 INFO = run_info(task="retrieval_qa", data="qa.jsonl", order_names=("as-is", "gold-all"), data_sha256="0" * 64)
@@ -270,10 +270,7 @@ def put(path: Path, *rows: dict[str, Any]) -> Path:
 
 
 def mistakes(path: Path) -> list[tuple[int | None, str]]:
-    with pytest.raises(ValidationErrors) as raised:
-        read_examples(path)
-    assert str(path) in str(raised.value)
-    return [(problem.line, problem.field) for problem in raised.value.problems]
+    return problems_of(lambda: read_examples(path), path)
 
 
 def test_example_has_the_fields_of_its_line(file: Path) -> None:

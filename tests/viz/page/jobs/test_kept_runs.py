@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from pine_engine.errors import Cancelled, InputError
 from pine_engine.scheduling.run_state import RunState, StopFlag
 from pine_engine.scheduling.runs import Caller
 from pine_engine.scheduling.turns import Client
+from tests.support.api_server import wait_until
 from viz.page.jobs import kept_runs
 from viz.page.jobs.kept_runs import MAX_KEPT, YIELD_S, KeptRuns
 
@@ -50,13 +51,6 @@ class Work:
         for _ in self.steps:
             self.go.release()
         wait_until(lambda: self.is_closed)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.perf_counter() + 10
-    while not condition():
-        assert time.perf_counter() < end
-        time.sleep(0.001)
 
 
 def test_run_goes_on_without_its_page_and_is_found_by_its_key() -> None:
@@ -171,7 +165,7 @@ def test_run_is_dropped_after_its_time_for_a_new_run_and_beyond_the_limit(
     assert kept.find(f"{0:032x}") is None, "the oldest of too many"
     for run in runs[:2]:
         run.go.release()
-        wait_until(lambda run=run: run.is_closed)  # type: ignore[misc]
+        wait_until(lambda run=run: run.is_closed)
     for run in runs[2:]:
         run.finish()
 
