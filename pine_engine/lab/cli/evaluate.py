@@ -102,32 +102,18 @@ class EvaluationOptions:
 
 @dataclass(frozen=True)
 class Plan:
-    """Records to measure, known before the model is loaded.
-
-    Attributes:
-        data: File of the examples.
-        data_sha256: Hash of this file.
-        folder: Folder of the records.
-        examples: Examples of all shards.
-        part: Shard of this process.
-        settings: Settings of the records.
-        has_default_methods: True if the methods are those that fit the model, which is not known yet.
-        retry_errors: True to measure records with an error again.
-        model: Model to load.
-        backend: Backend that needs no loading, None for the model.
-        limits: Limits of the results.
-    """
+    """Records to measure, known before the model is loaded."""
 
     data: Path
     data_sha256: str
-    folder: Path
-    examples: Sequence[Example]
-    part: shards.Shard
+    folder: Path  # of the records
+    examples: Sequence[Example]  # of all shards
+    part: shards.Shard  # of this process
     settings: Settings
-    has_default_methods: bool
+    has_default_methods: bool  # True if the methods are those that fit the model, which is not known yet
     retry_errors: bool
     model: ModelOptions
-    backend: "Backend | None"
+    backend: "Backend | None"  # that needs no loading; None for the model
     limits: Sequence[ResultLimit]
 
     @property
@@ -144,17 +130,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a folder.
-
-    Attributes:
-        plan: Its plan.
-        info: Settings, data and platform of the run.
-        backend: Backend that measures the missing records, None if there are none.
-    """
+    """A run of a folder."""
 
     plan: Plan
     info: RunInfo
-    backend: "Backend | None" = None
+    backend: "Backend | None" = None  # that measures the missing records; None if there are none
 
 
 @dataclass(frozen=True)

@@ -41,28 +41,16 @@ class ChangedAnswer:
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """One method in two runs, over the examples and orders that both have.
-
-    Attributes:
-        method: Name of the method.
-        metric: "generated" or "chosen".
-        orders: Names of the orders.
-        num_examples: Number of examples.
-        difference: Accuracy of the second run less that of the first, None without accepted answers.
-        num_better: Number of examples that are better in the second run.
-        num_worse: Number of examples that are worse in the second run.
-        p_value: p-value of the exact test, two-sided.
-        changed: Answers that differ.
-    """
+    """One method in two runs, over the examples and orders that both have."""
 
     method: str
     metric: Metric
     orders: tuple[str, ...]
     num_examples: int
-    difference: Estimate | None
-    num_better: int
+    difference: Estimate | None  # accuracy, second run less first; None without accepted answers
+    num_better: int  # examples that are better in the second run
     num_worse: int
-    p_value: float
+    p_value: float  # of the exact test, two-sided
     changed: tuple[ChangedAnswer, ...]
 
 

@@ -1,7 +1,7 @@
 """Recording of the tutorial: read back as written, of its example and with the answers of the cards."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -12,7 +12,7 @@ import pytest
 
 from pine_engine.engine.engine import Engine
 from tests.support.running import views_of
-from tests.support.tokenizers import letter_tokenizer
+from tests.viz.page.answers.test_recordings import engine as engine
 from tools import record as record_command
 from tools.record import example_form, record
 from viz.page.answers.answering import prepare_answers
@@ -35,11 +35,6 @@ EXAMPLES = load_examples()
 MAX_BYTES = 600_000
 HALF_PRECISION: dict[str, Any] = {"rtol": 2.0**-11, "atol": 2.0**-24}
 """float16: 11 significant bits, and steps of 2^-24 below its smallest normal number."""
-
-
-@pytest.fixture(scope="module")
-def engine(tiny_llama: Callable[..., Any]) -> Engine:
-    return Engine(tiny_llama(max_context_length=2048), letter_tokenizer(), name="tiny", revision="r7")
 
 
 @pytest.fixture(scope="module")
