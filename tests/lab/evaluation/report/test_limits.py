@@ -14,14 +14,14 @@ from tests.support.commands import Run
 from tests.support.records import judged, run_info, swept, write_run
 
 
-def write_judge(folder: Path, num_changed: int, num_examples: int) -> None:
-    """Write a run of one method that changes its answer for the first examples only."""
+def write_judge(folder: Path, num_changed: int) -> None:
+    """Write a run of one method that changes its answer for the first of 100 examples only."""
     write_run(
         folder,
         run_info(methods=("vanilla",)),
         [
             judged(f"p-{n:03}", "vanilla", order, "A" if n < num_changed or order == "as-is" else "B")
-            for n in range(num_examples)
+            for n in range(100)
             for order in ("as-is", "swapped")
         ],
     )
@@ -46,7 +46,7 @@ def write_judge(folder: Path, num_changed: int, num_examples: int) -> None:
 )
 def test_limit_is_tested_on_the_interval(limit: str, status: int, tmp_path: Path, pine: Run) -> None:
     """15 of 100 answers change: Wilson's interval is 9.3 to 23.3 %, computed by R's prop.test."""
-    write_judge(tmp_path / "run", 15, 100)
+    write_judge(tmp_path / "run", 15)
     outcome = pine("report", tmp_path / "run", "--output-dir", tmp_path / "report", *limit.split(), "--json")
     assert outcome.status == status
     found = outcome.json["limits"]
@@ -55,7 +55,7 @@ def test_limit_is_tested_on_the_interval(limit: str, status: int, tmp_path: Path
 
 
 def test_limit_of_a_method_concerns_runs_that_have_it(tmp_path: Path, pine: Run) -> None:
-    write_judge(tmp_path / "run", 0, 100)
+    write_judge(tmp_path / "run", 0)
     verdicts = tmp_path / "verdicts.csv"
     verdicts.write_text("pair,order,verdict\n1,AB,A\n1,BA,A\n", encoding="utf-8")
     report = ("report", tmp_path / "run", verdicts, "--output-dir", tmp_path / "report", "--json")
@@ -116,7 +116,7 @@ def test_same_order_again_is_the_control(second: dict[str, Any], expected: float
     assert changed and (changed.mean, grid.distinct) == (0.0, [["as-is", "gold-at:1"]])
 
 
-def test_answers_without_accepted_ones_have_a_limit(tmp_path: Path, pine: Run) -> None:
+def test_answers_without_accepted_ones_have_a_limit() -> None:
     records = [
         swept(f"q-{n}", "vanilla", slot, score=1.0).model_copy(update={"score": None, "answers": ()})
         for n in range(90)
