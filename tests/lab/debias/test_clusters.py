@@ -60,7 +60,7 @@ def test_clusters_equal_those_of_the_authors_definition(sizes: tuple[int, ...]) 
     gaps = np.diff(eigh(np.eye(len(states)) - scale @ similarity @ scale)[0][:21])
     count = max(2, int(np.argmax(gaps)) + 1)
     fitted = KMeans(n_clusters=count, random_state=42, n_init=10).fit(reduced)
-    order = random_order(len(states))
+    order = np.random.default_rng(0).permutation(len(states)).tolist()
     found = cluster_states([(index,) for index in order], states[order])
     expected = fitted.labels_[order]
     assert found.sizes == tuple(sorted(np.bincount(expected).tolist(), reverse=True))
@@ -72,10 +72,6 @@ def test_clusters_equal_those_of_the_authors_definition(sizes: tuple[int, ...]) 
         assert nearest == np.where(expected == other, distances, np.inf).argmin()
     spread = np.abs(np.array(found.points)) - np.abs(reduced[order][:, :2])  # signs are arbitrary
     assert np.abs(spread).max() < 1e-8
-
-
-def random_order(count: int) -> list[int]:
-    return list(map(int, np.random.default_rng(0).permutation(count)))
 
 
 def test_equal_states_are_one_cluster() -> None:

@@ -98,10 +98,6 @@ def test_documents_without_answers_are_run_the_pressed_one_first(run: Run) -> No
     assert (letters_to_run(many, long, 4), letters_to_run(many, long, -1)) == ([4], [*many.order])
 
 
-def complete(shown: Shown) -> Shown:
-    return shown.with_texts_without(shown.form.order, {name: ("x", "y", "z") for name in METHODS})
-
-
 def test_job_begins_beside_answers_to_the_same_inputs_only(run: Run) -> None:
     page = workspace()
     form, shown = run.form, shown_of(run)
@@ -115,8 +111,9 @@ def test_job_begins_beside_answers_to_the_same_inputs_only(run: Run) -> None:
 
     press = begin(-1, shown)
     assert isinstance(press, ButtonJob) and isinstance(begin(1, shown), ButtonJob)
+    complete = shown.with_texts_without(form.order, {name: ("x", "y", "z") for name in METHODS})
     for letter in (math.nan, None, 7, -1, 0):
-        assert begin(letter, complete(shown)) == ""
+        assert begin(letter, complete) == ""
     others = entries_from([("", "other"), ("", "green"), ("", "hats")])
     assert begin(-1, shown, others) == ""
     with pytest.raises(InputError):

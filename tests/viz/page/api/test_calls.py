@@ -94,15 +94,11 @@ def test_the_instruction_reaches_the_model(client: Client) -> None:
     assert answers[0]["text"] != answers[1]["text"]
 
 
-@pytest.mark.parametrize("name", ["/compare", "/shuffle", "/trace"])
+@pytest.mark.parametrize("name", ["/compare", "/shuffle", "/trace", "/measure"])
 def test_template_arguments_reach_the_template(client: Client, name: str) -> None:
+    prompts = {"rows": ROWS} if name == "/measure" else {"question": QUESTION, "documents": DOCUMENTS}
     with pytest.raises(AppError, match="enable_thinking"):
-        ask(client, name, chat_template_kwargs={"enable_thinking": False})
-
-
-def test_template_arguments_reach_measured_rows(client: Client) -> None:
-    with pytest.raises(AppError, match="enable_thinking"):
-        client.predict(rows=ROWS, chat_template_kwargs={"enable_thinking": False}, api_name="/measure")
+        client.predict(**prompts, chat_template_kwargs={"enable_thinking": False}, api_name=name)
 
 
 def test_shuffle_gives_every_order_with_its_answers_and_pine_keeps_its_promise(client: Client) -> None:
