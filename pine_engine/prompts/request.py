@@ -272,4 +272,4 @@ def validate(model: type[Model], content: Any, source: str = "") -> Model:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise ValidationErrors(format_validation_errors(error), source) from error
+        raise ValidationErrors(format_validation_errors(error, given=content), source) from error

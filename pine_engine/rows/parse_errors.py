@@ -84,10 +84,17 @@ def invalid(message: str) -> PydanticCustomError:
     return PydanticCustomError("invalid", "{message}", {"message": message})
 
 
-def format_validation_errors(error: ValidationError, *, as_json: bool = False) -> list[Problem]:
-    """Return the problems that pydantic found; values are quoted as JSON or as in Python."""
+def format_validation_errors(
+    error: ValidationError, *, as_json: bool = False, given: Any = None
+) -> list[Problem]:
+    """Return the problems that pydantic found; values are quoted as JSON or as in Python.
+
+    given: the object before its fields were renamed, whose keys are named if a field is missing.
+    """
     problems = []
     for details in error.errors(include_url=False):
+        if given is not None and details["type"] == "missing" and len(details["loc"]) == 1:
+            details["input"] = given
         location, context = details["loc"], details.get("ctx", {})
         field = _path([*location, context["name"]] if details["type"] == "unsupported" else location)
         shown = field if field.isprintable() else ascii(field)  # a key in a file may be any text
@@ -130,11 +137,6 @@ def name_keys(value: Any) -> str:
     return f"an object with {', '.join(map(ascii, islice(value, MAX_KEYS)))}" if value else "an empty object"
 
 
-def missing(name: int | str, got: Any) -> str:
-    """Return the message on an object without a required field."""
-    return f"it is missing, got {name_keys(got)}; give {_MISSING.get(name, 'it')}"
-
-
 def _message(details: ErrorDetails, quote: Callable[[Any], str]) -> str:
     kind, message, got, context = details["type"], details["msg"], details["input"], details.get("ctx", {})
     if kind == "unexpected":
@@ -142,7 +144,8 @@ def _message(details: ErrorDetails, quote: Callable[[Any], str]) -> str:
     if kind == "unsupported":
         return f"it is not supported{context['reason'] and ', because '}{context['reason']}; remove it"
     if kind == "missing":
-        return missing(details["loc"][-1], got)
+        expected = _MISSING.get(details["loc"][-1], "it")
+        return f"it is missing, got {name_keys(got)}; give {expected}"
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"got {quote(got)}, but there is no such field; remove it, or correct its name"
     if kind == "too_short":

@@ -19,7 +19,7 @@ from pine_engine.rows.document_keys import TEXT_NAMES, flat_keys, is_null
 from pine_engine.rows.hits import CHROMA, find_hits, retrieval_fields
 from pine_engine.rows.incomplete import missing_documents
 from pine_engine.rows.options import has_options, option_fields
-from pine_engine.rows.parse_errors import Problem, ValidationErrors, missing
+from pine_engine.rows.parse_errors import Problem, ValidationErrors
 
 DOCUMENT_NAMES = (
     *("documents", "ctxs", "passages", "paragraphs", "retrieval_context", "retrievalContext"),
@@ -97,7 +97,7 @@ def without_nulls(value: Any) -> Any:
 def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a row under the names of this project, without nulls; others stay as they are.
 
-    Raises ValidationErrors if a row has no documents; it names the format if that is known.
+    Raises ValidationErrors that names the format, if a row of a known format has no documents.
     """
     fields: dict[str, Any] = without_nulls(row)
     if _is_multiple_choice(fields):
@@ -120,16 +120,16 @@ def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     query = fields.get("question")
     if isinstance(query, Mapping) and "text" in query:  # RankLLM
         fields = {"id": query.get("qid", ""), **fields, "question": query["text"]}
-    if "documents" not in fields:
-        reason = missing_documents(row) or missing("documents", row)
+    if "documents" not in fields and (reason := missing_documents(row)):
         raise ValidationErrors([Problem(f"documents: {reason}", "documents")])
-    fields["documents"], flags = _documents(fields["documents"])
-    if sum(flags) == 1:
-        fields.setdefault("gold_index", flags.index(True))
-    elif any(flags):
-        fields.setdefault("relevance", list(map(int, flags)))
-    if "relevance" in fields:
-        fields |= _relevance(fields)
+    if "documents" in fields:
+        fields["documents"], flags = _documents(fields["documents"])
+        if sum(flags) == 1:
+            fields.setdefault("gold_index", flags.index(True))
+        elif any(flags):
+            fields.setdefault("relevance", list(map(int, flags)))
+        if "relevance" in fields:
+            fields |= _relevance(fields)
     for name in ("answers", "choices", "rejected_answers"):
         if name in fields:
             fields[name] = replies_of(fields[name], name)
