@@ -114,16 +114,24 @@ class Row:
                     found[one.method] = one.negative()
         return found
 
-    def extreme_orders(self) -> tuple[str, str]:
-        """Return the orders with the lowest and the highest mean, of those with an answer that is parsed."""
+    def common_orders(self) -> dict[str, Estimate]:
+        """Return the estimates of the averaged orders that all examples have."""
         orders = self.means("order", self.grid.averaged_orders)
+        return {name: one for name, one in orders.items() if one.num_examples == self.mean.num_examples}
+
+    def extreme_orders(self) -> tuple[str, str] | None:
+        """Return the common orders with the lowest and the highest mean, None if there are none.
+
+        Orders in which no answer is parsed do not count, unless there are no others.
+        """
+        orders = self.common_orders()
         parsed = {name: one for name, one in orders.items() if one.is_parsed}
         means = {name: one.mean for name, one in (parsed or orders).items()}
-        return min(means, key=means.__getitem__), max(means, key=means.__getitem__)
+        return (min(means, key=means.__getitem__), max(means, key=means.__getitem__)) if means else None
 
     def json(self) -> dict[str, Any]:
         """Return all estimates of the method by the metric."""
-        worst, best = self.extreme_orders()
+        worst, best = self.extreme_orders() or (None, None)
         slots = self.slots()
         return {
             "kind": self.metric,

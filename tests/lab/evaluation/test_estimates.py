@@ -61,6 +61,17 @@ def test_each_order_and_their_mean_are_estimated() -> None:
     assert expected and Row(task, "pine", "generated").differences()["vanilla"].value == expected.value
 
 
+def test_only_orders_of_all_examples_are_compared() -> None:
+    """The orders of an easy pair are not better than that of a single document."""
+    single = swept("one", "vanilla", 0, k=1, score=0.0)
+    pair = [swept("two", "vanilla", slot, k=2, score=1.0 - slot) for slot in range(2)]
+    shared = Row(task_of([single, *pair]), "vanilla", "generated")
+    assert shared.common_orders().keys() == {"gold-at:0"}
+    assert shared.extreme_orders() == ("gold-at:0", "gold-at:0")
+    other = single.model_copy(update={"order_name": "order:0"})
+    assert Row(task_of([other, *pair]), "vanilla", "generated").extreme_orders() is None
+
+
 def test_shuffle_is_averaged_only_without_other_orders() -> None:
     slots = [swept("q", "vanilla", slot, logprob=-1.0 - slot) for slot in range(3)]
     shuffle = swept("q", "vanilla", 2, logprob=-9.0, order_name="shuffled:7").model_copy(

@@ -121,25 +121,31 @@ def _over_orders(row: Row) -> str:
     """Return the mean over orders, its range, and how often the order changes the answer."""
     sentence = f"{method_label(row.method)} has {estimated(row.mean)} as the mean over orders"
     orders = row.means("order", row.grid.orders)
-    worst, best = row.extreme_orders()
-    low, high = (quantity(orders[name].mean, row.metric) for name in (worst, best))
-    if low != high:
-        sentence += f", from {low} ({worst}) to {high} ({best})"
+    if extremes := row.extreme_orders():
+        worst, best = extremes
+        low, high = (quantity(orders[name].mean, row.metric) for name in extremes)
+        sentence += f", from {low} ({worst}) to {high} ({best})" if low != high else ""
     unparsed = [name for name, one in orders.items() if not one.is_parsed]
     if unparsed:
         sentence += f"; none can be parsed in {', '.join(unparsed)}"
     changes = [
-        f"{quantity(one.mean)} % when {SWAPS[name]} are swapped"
+        f"{_share(row, one)} when {SWAPS[name]} are swapped"
         for name in orders
         if name in SWAPS and (one := row.get("order changed", name))
     ]
     if not changes and (changed := row.get("changed")):
-        changes = [f"{quantity(changed.mean)} % with the order"]
+        changes = [f"{_share(row, changed)} with the order"]
     if again := row.get("again changed"):
-        changes.append(f"{quantity(again.mean)} % in the same order again")
+        changes.append(f"{_share(row, again)} in the same order again")
     if changes:
         sentence += f"; its answer changes in {', '.join(changes)}"
     return f"{sentence}."
+
+
+def _share(row: Row, part: Estimate) -> str:
+    """Return a share, with its number of examples if that is not the row's."""
+    count = "" if part.num_examples == row.mean.num_examples else f" (n = {part.num_examples})"
+    return f"{quantity(part.mean)} %{count}"
 
 
 def finding(mean: float, interval: tuple[float, float] | None, num_examples: int) -> str:

@@ -32,6 +32,8 @@ def _action(grid: Grid, subject: str) -> str:
     if unparsed and unparsed.low is not None and (unparsed.low > MAX_UNPARSED or unparsed.mean >= 0.5):
         share = f"{estimated(unparsed)} % of {label}’s answers cannot be parsed"
         return f"change the prompt and measure again, because {share}"
+    if grid.num_documents == [1]:
+        return "measure examples of two documents or more, because one document has no other order"
     if max(map(len, grid.distinct)) < 2:
         return "measure another order (--orders as-is,reversed), because only one order has answers"
     if changed is None or changed.low is None or changed.high is None:

@@ -68,8 +68,10 @@ def main_results(task: str, runs: Sequence[MeasuredRun]) -> Table:
 
 def _extreme(row: Row, *, index: int) -> str:
     """Return the mean of the worst (0) or best order (1), with its name if the orders differ."""
-    orders = row.means("order", row.grid.averaged_orders)
-    name = row.extreme_orders()[index]
+    orders, extremes = row.common_orders(), row.extreme_orders()
+    if extremes is None:
+        return NONE
+    name = extremes[index]
     if not orders[name].is_parsed:
         return estimated(orders[name])
     is_one = len({(one.mean, one.is_parsed) for one in orders.values()}) == 1

@@ -25,9 +25,18 @@ def wrong(number: int, slot: int) -> bool:
     return False
 
 
-def records(rules: dict[str, Rule], count: int, slots: Sequence[int] = (0, 1)) -> list[Record]:
+def records(
+    rules: dict[str, Rule], count: int, slots: Sequence[int] = (0, 1), num_documents: int = 2
+) -> list[Record]:
     return [
-        swept(f"q-{n:03}", method, slot, k=2, score=float(is_right(n, slot)), text="ab"[is_right(n, slot)])
+        swept(
+            f"q-{n:03}",
+            method,
+            slot,
+            k=num_documents,
+            score=float(is_right(n, slot)),
+            text="ab"[is_right(n, slot)],
+        )
         for n in range(count)
         for method, is_right in rules.items()
         for slot in slots
@@ -41,6 +50,7 @@ def records(rules: dict[str, Rule], count: int, slots: Sequence[int] = (0, 1)) -
         (records({"vanilla": stable}, 20), "measure about 73 examples"),
         (records({"vanilla": lambda _, slot: slot == 0}, 5), "measure 10 examples"),
         (records({"vanilla": changing}, 100, slots=[0]), "measure another order"),
+        (records({"vanilla": changing}, 100, slots=[0], num_documents=1), "measure examples of two"),
         (records({"vanilla": changing}, 100), "measure an order-invariant method"),
         (records({"vanilla": changing, "pine": changing}, 100), "report the mean over orders"),
         (records({"vanilla": changing, "pine": stable}, 100), "use PINE"),
