@@ -24,7 +24,7 @@ const STEP_MS = 1200;
 const MOVE_MS = 450;
 const MAX_ANSWERS = 3; // distinct answers of a method in the picture
 const MAX_BEFORE = 24; // characters of an answer in the picture before its decisive word
-const ISOLATED = ["\u2068", "\u2069"]; // signs around a text whose direction is its own
+const [FIRST_STRONG_ISOLATE, POP_ISOLATE] = ["\u2068", "\u2069"]; // around a text with its own direction
 const TYPES = ["video/webm;codecs=vp9", "video/webm", "video/mp4"];
 const NO_RECORDER = "This browser cannot record a video. Use Chrome, Edge or Firefox, or save the picture.";
 
@@ -136,7 +136,8 @@ const drawAnswers = (context, { state }, { order, qr }) => {
     for (const { text, mark: [mark, color], count } of shown) {
       write(context, mark, { x: x + 20, y, width: 30, size: 22, weight: 700, color });
       const size = current ? 26 : 20;
-      const full = count ? `${ISOLATED[0]}${translated(`${count} of ${total}:`)}${ISOLATED[1]} ${text}` : text;
+      const share = translated(`${count} of ${total}:`);
+      const full = count ? `${FIRST_STRONG_ISOLATE}${share}${POP_ISOLATE} ${text}` : text;
       const place = { x: x + 48, y, width: width - 66, lines: current ? 4 : 2 };
       y = write(context, full, { ...place, size, weight: 600, direction: directionOf(text) }) + 6;
     }

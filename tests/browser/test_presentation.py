@@ -175,7 +175,9 @@ def test_bar_covers_no_control_beside_six_documents(
         place, bar = page.locator("#projector-bar span"), page.locator("#projector-bar")
         for number in range(len(STEPS)):
             turn_to(page, place, f"{number + 3} ")
-            controls = page.locator(".page-why-controls [role=group]").bounding_box()
+            orders = page.locator(".page-why-controls [role=group]")
+            assert orders.evaluate("node => node.scrollWidth <= node.clientWidth")
+            controls = orders.bounding_box()
             end = bar.bounding_box()
             assert controls and end and controls["x"] + controls["width"] <= end["x"]
             assert page.evaluate("document.documentElement.scrollHeight") <= LAPTOP["height"]
