@@ -18,6 +18,7 @@ from viz.page.form.examples import NO_EXAMPLE, FormExample, load_examples
 from viz.page.form.form import MAX_NEW_TOKENS, MIN_NEW_TOKENS
 from viz.page.form.options import DEFAULT_METHODS, build_method_boxes, build_template_kwargs
 from viz.page.form.orders import DEFAULT_ORDERS, SAMPLED_AT_MOST, tries_all
+from viz.page.gradio_patches.large_state import large_state
 from viz.page.jobs.job_bar import JobBar
 
 DEFAULT_LENGTH = 48
@@ -97,7 +98,7 @@ class Workspace:
         self.picked = gr.State(first.name)
         self.key = gr.State("")
         self.left_out = gr.Number(-1, visible="hidden")  # of the pressed eye, set by assets/documents.js
-        self.finished, self.shown, self.origin = gr.State(None), gr.State(shown), gr.State(shown.inputs)
+        self.finished, self.shown, self.origin = gr.State(None), large_state(shown), gr.State(shown.inputs)
         states = [self.shown, self.finished, self.origin]
         self.outputs: list[Any] = [self.answers, self.order_table, *states]
         self.outputs += [self.stale, self.example, self.accepted]
