@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Literal
 
 import regex
@@ -22,6 +23,37 @@ _MIN_STEM = 4  # characters of a word whose other forms are recognized by their 
 _MIN_HANGUL_STEM = 2
 _STEM_SHARE = 0.6
 _SIMILAR_SHARE = 0.7  # of the stop words of the most likely language
+
+_NAME = regex.compile(
+    r"(?P<begin>(?<=(?:^|[.!?:;\n])[^\p{L}\p{N}]*))?"
+    r"\b(?P<first>\p{Lu}\p{Ll}+)\p{Zs}+(?P<second>[\p{Lu}\p{N}][\p{L}\p{M}\p{N}]*)"
+)
+"""Two words of a name; the first one may begin a sentence."""
+
+_CONTENT = {
+    "en": """ai area areas big bill billion bottom cm computer eight eighty eleven fifteen fifty fire five
+        forty four free gb great group groups high home hundred information interest interests invention
+        keys kg km man member members men mg microsoft mill million ml mm mug net new nine ninety novel old
+        page pages parts research ring room rooms second section seven seventy shed shell side sides site
+        six sixty system ten test text thick thin third thirty thousand three top trillion tv twelve twenty
+        two uk web website wells words world year years young zero""",
+    "de": """acht drei elf fünf gott groß große großen jahr jahre jahren mann mensch menschen neue neuen
+        neun ordnung sechs sieben tag tage tagen uhr vier zehn zeit zwanzig zwei zwölf""",
+    "es": """buen buena buenas bueno buenos cinco cuatro dia dias dos día días gran grandes horas nueva
+        nuevas nuevo nuevos ocho pais seis siete tiempo tres verdad""",
+    "fr": """beau cent cinq cinquante deux dix douze huit mille nouveau nouveaux onze pièce quarante
+        quatorze quatre quinze seize sept soixante treize trente trois vingt""",
+    "it": """anni anno cento cinque citta città due gente giorni giorno grande gruppo mesi miliardi milioni
+        mondo novanta nove nuovi nuovo ottanta otto paese persone quattro sette tre trenta uomo vita""",
+    "nl": "dertig drie duizend honderd negen tien twee veertig vier vijf vijftig zes zeven",
+    "pt": """ano anos catorze cinco dez dezoito dia dois doze grande grandes grupo noite nova novas nove
+        novo novos obra oito onze povo quatro quinze seis sete sistema treze três viagem vinte""",
+    "ru": """вода война восемь город два двадцать две двенадцать дверь девять деньги десять дом дорога
+        женщина книга комната мать машина москва ночь отец пять ребенок россия семь стол три улица утро
+        четыре шесть""",
+    "sv": "dagar dagen fem fyra hundra nio sju tio tjugo tre två åtta",
+}
+"""Nouns, adjectives and numbers in the stop words of a language, all of which can be an answer."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +91,9 @@ def attribute_words(
 
     A document is the source of a word if the document contains the word, the answer without this document
     lacks the word, and no other document is such a source. Stop words and words of the question have no
-    source. Stop words are those of stopwordsiso for the language of the texts, which is the one with the
-    most stop words in them. Leave-one-out: context-cite (Cohen-Wang et al. 2024), here on texts. An answer
-    without a document is None if it is unknown; by default, all are.
+    source. Stop words are those of stopwordsiso, without _CONTENT and names in documents, for the language
+    of the texts, which is the one with the most stop words in them. Leave-one-out: context-cite (Cohen-Wang
+    et al. 2024), here on texts. An answer without a document is None if it is unknown; by default, all are.
     """
     without = texts_without or [None] * len(documents)
     states: list[Finding] = []
@@ -96,15 +128,30 @@ def _append(sources: list[WordSource], source: WordSource, text: str) -> None:
 def content_words(text: str, question: str, documents: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield start and end of each word that is no stop word, no single letter and not in the question."""
     stop_words = stop_words_of("\n".join((question, *documents, text)))
-    for match in _PARTS.finditer(text):
+    names = _names(documents, stop_words)
+    matches = list(_PARTS.finditer(text))
+    words = [fold(match[0]) for match in matches]
+    named = {place + side for place, pair in enumerate(pairwise(words)) if pair in names for side in (0, 1)}
+    for place, match in enumerate(matches):
         if match["unspaced"]:
             spans = _known_runs(match, [question, *documents])
         else:
             spans = [match.span()] if len(match[0]) > 1 or match[0].isnumeric() else []
         for start, stop in spans:
             word = text[start:stop]
-            if fold(word) not in stop_words and not contains_word(question, word):
+            if (place in named or fold(word) not in stop_words) and not contains_word(question, word):
                 yield start, stop
+
+
+def _names(documents: Sequence[str], stop_words: frozenset[str]) -> set[tuple[str, str]]:
+    """Return names of a stop word and another word, such as "Los Angeles" and "May 1920"."""
+    names: set[tuple[str, str]] = set()
+    for document in documents:
+        for match in _NAME.finditer(document, overlapped=True):
+            is_stop = [fold(word) in stop_words for word in match.group("first", "second")]
+            if is_stop == [False, True] or (is_stop == [True, False] and match["begin"] is None):
+                names.add((fold(match["first"]), fold(match["second"])))
+    return names
 
 
 def _known_runs(match: "regex.Match[str]", texts: Sequence[str]) -> list[tuple[int, int]]:
@@ -157,4 +204,10 @@ def _all_stop_words() -> dict[str, frozenset[str]]:
     """Return the stop words by language."""
     import stopwordsiso  # reads a file of 200 kB
 
-    return {name: frozenset(map(fold, stopwordsiso.stopwords(name))) for name in stopwordsiso.langs()}
+    return {
+        name: frozenset(
+            fold(word) for word in stopwordsiso.stopwords(name) if not any(map(str.isdigit, word))
+        )
+        - set(map(fold, _CONTENT.get(name, "").split()))
+        for name in stopwordsiso.langs()
+    }

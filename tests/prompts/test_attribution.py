@@ -79,6 +79,27 @@ def test_words_of_other_languages_have_sources(
     assert {document for _, document in found(answer, "x", answer, documents=documents)} == sources
 
 
+@pytest.mark.parametrize(
+    ("answer", "document", "sources"),
+    [
+        ("Buenos Aires", "Buenos Aires is the capital.", ["Buenos Aires"]),
+        ("a computer", "A computer is used.", ["computer"]),
+        ("It has 5.", "It has 5 wheels.", ["5"]),
+        ("Son 5.", "Los molinos que son de la ciudad tienen 5 ruedas.", ["5"]),
+        ("Drei Tage", "Die Reise dauert drei Tage.", ["Drei Tage"]),
+        ("Will Holm", "It is owned by Will Holm.", ["Will Holm"]),
+        ("in May 1920", "It closed in May 1920.", ["May 1920"]),
+        ("Theresa May", "Theresa May was there.", ["Theresa May"]),
+        ("Als Fred", "Das ist so. Als Fred kam, war es spät.", ["Fred"]),
+        ("with Ida", "She came with Ida.", ["Ida"]),
+        ("Will it?", "Will Holm owns it, and it is old.", []),
+    ],
+)
+def test_stop_words_with_content_have_a_source(answer: str, document: str, sources: list[str]) -> None:
+    found_words = found(answer, "x", answer, documents=(document, "It is green."))
+    assert found_words == [(word, 0) for word in sources]
+
+
 @pytest.mark.parametrize("answer", ["서울은", "Nobelpreises"])
 def test_other_form_of_a_word_is_in_a_document(answer: str) -> None:
     assert finding(answer, "x", documents=("서울에서, den Nobelpreis",)) == "no single source"
