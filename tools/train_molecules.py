@@ -21,10 +21,7 @@ from tools.molecules.training import train
 
 
 def train_molecules(
-    data: Path,
-    output_dir: Annotated[Path, typer.Option()],
-    recipe: Recipe = Recipe(),
-    threads: Limit = None,
+    data: Path, output_dir: Annotated[Path, typer.Option()], recipe: Recipe = Recipe(), threads: Limit = None
 ) -> CommandResult:
     """Train a small model that generates molecules with requested properties.
 

@@ -11,13 +11,7 @@ from torch import Tensor
 from pine_engine.attention.arithmetic import causal_tail
 from pine_engine.attention.kv_cache import LayerCache, new_layer
 from pine_engine.attention.recorder import StoredKeys
-from pine_engine.attention.strategy import (
-    DecodeStrategy,
-    KeysValues,
-    PromptState,
-    Strategy,
-    exact_kernels,
-)
+from pine_engine.attention.strategy import DecodeStrategy, KeysValues, PromptState, Strategy, exact_kernels
 from pine_engine.network.registration import AdaptiveWeighting, CalibratedWeighting, LayerInput
 from pine_engine.prompts.layout import TokenLayout
 

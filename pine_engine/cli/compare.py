@@ -9,14 +9,7 @@ import typer
 import pine_engine as pine
 from pine_engine.cli import output
 from pine_engine.cli.endpoint import EndpointOptions
-from pine_engine.cli.options import (
-    Columns,
-    Limit,
-    Methods,
-    ModelOptions,
-    TemplateKwargs,
-    method_names,
-)
+from pine_engine.cli.options import Columns, Limit, Methods, ModelOptions, TemplateKwargs, method_names
 from pine_engine.cli.output import CommandResult
 from pine_engine.cli.receive import receive
 from pine_engine.methods.plan import check_scores

@@ -385,9 +385,7 @@ def _run_no_pass(*_: Any) -> Any:
 _NO_PASS = FirstPass(_run_no_pass)
 
 
-def _events(
-    pairs: Generator[tuple[int, Event | OrderResult], None, None],
-) -> Generator[Any, None, None]:
+def _events(pairs: Generator[tuple[int, Event | OrderResult], None, None]) -> Generator[Any, None, None]:
     """Yield the events of a single prompt."""
     with closing(pairs):
         for _, event in pairs:

@@ -18,13 +18,7 @@ from pine_engine.attention.forward import batch_caches
 from pine_engine.attention.recorder import TraceRecorder
 from pine_engine.attention.state import SequenceState, input_device
 from pine_engine.engine import passes
-from pine_engine.engine.events import (
-    Answer,
-    GenerationFinished,
-    PrefillDone,
-    PrefillProgress,
-    TokenGenerated,
-)
+from pine_engine.engine.events import Answer, GenerationFinished, PrefillDone, PrefillProgress, TokenGenerated
 from pine_engine.engine.prepared_model import PreparedModel, check_engine
 from pine_engine.errors import InputError, ModelError
 from pine_engine.input_validation import as_int, as_tuple_of, sequence

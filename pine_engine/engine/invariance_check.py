@@ -16,10 +16,7 @@ from pine_engine.network.parallel import num_processes
 from pine_engine.network.stock_model import StockModel
 from pine_engine.prompts.layout import TokenLayout
 
-CHECKED_METHODS: dict[bool, tuple[str, str]] = {
-    False: ("pcw", "pine"),
-    True: ("reorder_content", "nbce"),
-}
+CHECKED_METHODS: dict[bool, tuple[str, str]] = {False: ("pcw", "pine"), True: ("reorder_content", "nbce")}
 """Methods that are checked, by whether a model runs as it is. Its order and its streams do not change.
 
 Otherwise, in the first the model rotates keys; the second ranks documents and arranges keys.

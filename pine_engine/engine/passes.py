@@ -287,10 +287,7 @@ def extend(
 
 
 def _extend_plain(
-    rows: Sequence[SequenceState | None],
-    ids: Sequence[Sequence[int]],
-    on_layer: OnLayer,
-    is_step: bool,
+    rows: Sequence[SequenceState | None], ids: Sequence[Sequence[int]], on_layer: OnLayer, is_step: bool
 ) -> Tensor:
     """Extend rows that are no streams."""
     patched_models = list(dict.fromkeys(row.state.patched_model for row in rows if row))

@@ -30,12 +30,7 @@ from pine_engine.rows.columns import Columns
 from pine_engine.rows.document_keys import is_null
 from pine_engine.rows.documents import DocumentsInput
 from pine_engine.rows.files import file_kind, load_json, parse_rows
-from pine_engine.rows.parse_errors import (
-    Problem,
-    ValidationErrors,
-    format_validation_errors,
-    unexpected,
-)
+from pine_engine.rows.parse_errors import Problem, ValidationErrors, format_validation_errors, unexpected
 from pine_engine.rows.published import has_documents, row_fields
 from pine_engine.rows.tables import MAX_DOCUMENTS
 from pine_engine.rows.untrusted_json import ListInput

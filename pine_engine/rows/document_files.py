@@ -13,12 +13,7 @@ from pine_engine.optional_packages import how_to_install
 from pine_engine.rows.documents import HALF_CHARACTER, Document, DocumentInput, DocumentsInput, has_surrogates
 from pine_engine.rows.files import KINDS, PLAIN_TEXT, file_kind, parse_rows, read_text
 from pine_engine.rows.office_files import TEXTS, read_office_text
-from pine_engine.rows.parse_errors import (
-    Problem,
-    ValidationErrors,
-    format_validation_errors,
-    unusable_file,
-)
+from pine_engine.rows.parse_errors import Problem, ValidationErrors, format_validation_errors, unusable_file
 from pine_engine.rows.published import has_documents, row_fields
 
 if TYPE_CHECKING:

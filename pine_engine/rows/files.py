@@ -54,10 +54,7 @@ class _Rows(NamedTuple):
 
 
 def parse_rows(
-    path: Path,
-    parse: Callable[[int, Any], Row],
-    max_bytes: int | None = None,
-    columns: Columns | None = None,
+    path: Path, parse: Callable[[int, Any], Row], max_bytes: int | None = None, columns: Columns | None = None
 ) -> Iterator[tuple[int, Row]]:
     """Yield what `parse` returns for each number and row of a file, with the number.
 

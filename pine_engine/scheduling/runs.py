@@ -117,11 +117,7 @@ class Runs:
         return RunState(operation, tuple(methods), stop, self.max_seconds, is_upload)
 
     def submit(
-        self,
-        run: RunState,
-        job: Job,
-        lease: AbstractContextManager[LoadingModel],
-        caller: Caller = Caller(),
+        self, run: RunState, job: Job, lease: AbstractContextManager[LoadingModel], caller: Caller = Caller()
     ) -> Generator[Any, None, None]:
         """Yield sentences while the run waits for its turn and for the model, then the views of its job.
 

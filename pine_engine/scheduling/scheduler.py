@@ -20,14 +20,7 @@ import torch
 
 from pine_engine.network.registration import outside_modules
 from pine_engine.network.thread_tuner import torch_num_threads
-from pine_engine.scheduling.worker import (
-    Channel,
-    RunControl,
-    is_worker,
-    receive_from,
-    wait_for,
-    workers,
-)
+from pine_engine.scheduling.worker import Channel, RunControl, is_worker, receive_from, wait_for, workers
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")

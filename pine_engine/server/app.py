@@ -108,9 +108,7 @@ class Server:
                 Middleware(CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=["*"])
             )
         return Starlette(
-            routes=routes,
-            middleware=middleware,
-            exception_handlers={HTTPException: _http_error},
+            routes=routes, middleware=middleware, exception_handlers={HTTPException: _http_error}
         )
 
     def _answers(

@@ -47,10 +47,7 @@ def test_titles_axes_and_caption_are_translated(call: Call) -> None:
         "tickvals": [0, 1],
     }
     assert changed["coloraxis"]["colorbar"]["title"]["text"] == "Aufmerksamkeit"
-    assert changed["annotations"][0] == {
-        "text": "<b>Aufmerksamkeit</b><br>1 Antwort",
-        "xref": "x domain",
-    }
+    assert changed["annotations"][0] == {"text": "<b>Aufmerksamkeit</b><br>1 Antwort", "xref": "x domain"}
     assert changed["meta"] == {"name": "attention", "caption": "Grau: maskiert."}
     assert changed["template"] == layout["template"]
 

@@ -13,14 +13,7 @@ import torch
 from pine_engine import METHODS, Engine, InputError, ModelError, TokenLayout, get_methods
 from pine_engine.benchmark import shapes, times
 from pine_engine.benchmark.shapes import Workload
-from pine_engine.benchmark.times import (
-    Timing,
-    peak_memory,
-    stock_attention,
-    time_methods,
-    time_stock,
-    timing,
-)
+from pine_engine.benchmark.times import Timing, peak_memory, stock_attention, time_methods, time_stock, timing
 from pine_engine.engine.events import Answer, GenerationFinished, RunResult, TokenGenerated
 from pine_engine.engine.order_results import OrderResult
 

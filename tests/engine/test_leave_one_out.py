@@ -19,9 +19,7 @@ ORDER = (2, 0, 1)
 def without(layout: TokenLayout, slot: int) -> TokenLayout:
     documents, scores = layout.documents, layout.scores
     return replace(
-        layout,
-        documents=documents[:slot] + documents[slot + 1 :],
-        scores=scores[:slot] + scores[slot + 1 :],
+        layout, documents=documents[:slot] + documents[slot + 1 :], scores=scores[:slot] + scores[slot + 1 :]
     )
 
 

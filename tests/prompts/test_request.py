@@ -128,8 +128,7 @@ def text_of(engine: Engine, ids: tuple[int, ...]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("task", "instruction", "system"),
-    [("retrieval_qa", "In a word.", "Be kind."), ("judge", "Be kind.", "")],
+    ("task", "instruction", "system"), [("retrieval_qa", "In a word.", "Be kind."), ("judge", "Be kind.", "")]
 )
 def test_row_texts_have_roles_of_task(task: str, instruction: str, system: str, engine: Engine) -> None:
     row = DataRow(**{**ROW, "task": task, "system": "Be kind.", "prefix": "In a word."})

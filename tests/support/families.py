@@ -14,10 +14,7 @@ TinyLlama = Callable[..., Any]
 """Fixture `tiny_llama`, which returns a LlamaForCausalLM; its methods take more than their annotations."""
 
 LAYOUT = TokenLayout(
-    (5, 9, 60),
-    ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)),
-    (51, 52, 53),
-    scores=(0.5, 2.0, 0.5),
+    (5, 9, 60), ((11, 12, 13, 14), (21, 22), (31, 32, 33, 34, 35)), (51, 52, 53), scores=(0.5, 2.0, 0.5)
 )
 
 

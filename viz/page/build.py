@@ -62,12 +62,7 @@ def build_page(sources: Sources, settings: HostSettings) -> GuardedBlocks:
             gr.HTML(f"<h1>{TITLE}</h1><h2>{QUESTION}</h2>", scale=3, min_width=300)
             model = gr.HTML(status_html(sources.main.status), elem_id="model-status", min_width=220)
             toggle = gr.Button(
-                OPEN,
-                visible=sources.is_selectable,
-                size="sm",
-                elem_id="choose-model",
-                scale=0,
-                min_width=130,
+                OPEN, visible=sources.is_selectable, size="sm", elem_id="choose-model", scale=0, min_width=130
             )
             gr.HTML(HEADER_BUTTONS, elem_id="header-buttons", min_width=0)
         ready = gr.State((None, sources.main.status.stage))

@@ -18,14 +18,7 @@ from pine_engine.scheduling.job import PreparedJob
 from pine_engine.scheduling.work import planned
 from viz.cards.answers import AnswerCard
 from viz.figures.positions_by_order import default_head
-from viz.page.answers.answering import (
-    REDRAW_S,
-    Meter,
-    advance,
-    count_repeats,
-    progress_sentence,
-    remarks,
-)
+from viz.page.answers.answering import REDRAW_S, Meter, advance, count_repeats, progress_sentence, remarks
 from viz.page.answers.order_answers import Order, order_answers
 from viz.page.answers.run import Run, finish_run
 from viz.page.answers.shown import Shown

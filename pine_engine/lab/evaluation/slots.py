@@ -13,11 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from pine_engine.lab.evaluation.document_orders import (
-    is_gold_held,
-    is_random_order,
-    labels_follow_slots,
-)
+from pine_engine.lab.evaluation.document_orders import is_gold_held, is_random_order, labels_follow_slots
 from pine_engine.lab.evaluation.grid import Column, Groups, Metric, Scores, Values, answers_differ, score_of
 from pine_engine.lab.evaluation.record import Record
 from pine_engine.prompts.orders import Order

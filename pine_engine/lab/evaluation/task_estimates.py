@@ -43,11 +43,7 @@ DETECTABLE = (0.6, 0.95)
 """Accuracies between which position bias can be detected ("Position Bias is Hidden Behind Ceiling Effects",
 arXiv 2607.20864)."""
 
-RANKING_GROUPS = {
-    "kendall_tau": "kendall tau",
-    "order_tau": "order tau",
-    "first_relevant": "first relevant",
-}
+RANKING_GROUPS = {"kendall_tau": "kendall tau", "order_tau": "order tau", "first_relevant": "first relevant"}
 """Groups of rankings, by their JSON keys."""
 
 ORDER_GROUPS = {

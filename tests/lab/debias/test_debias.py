@@ -251,11 +251,7 @@ def test_calibrated_answer_is_that_of_separate_steps(engine: Engine, base: str, 
     events = list(run_debias(engine, plan))
     (answer,) = (event.answer for event in events if isinstance(event, GenerationFinished))
     texts = [event.text for event in events if isinstance(event, TokenGenerated)]
-    assert (answer.token_ids, len(texts), events[-1]) == (
-        tuple(ids),
-        2,
-        DebiasResult(texts[-1], {}, {}),
-    )
+    assert (answer.token_ids, len(texts), events[-1]) == (tuple(ids), 2, DebiasResult(texts[-1], {}, {}))
 
 
 def test_routing_takes_the_confident_answer(engine: Engine) -> None:

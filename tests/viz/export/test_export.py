@@ -10,13 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from tests.support.viz_reading import HOSTILE, picture_numbers, read_html
 from viz.drawing.pictures import Numbers, picture, switch
-from viz.export.standalone import (
-    LEVELS,
-    MIN_PACKED_CELLS,
-    packed_json,
-    pictures_page,
-    strip_interaction,
-)
+from viz.export.standalone import LEVELS, MIN_PACKED_CELLS, packed_json, pictures_page, strip_interaction
 
 SIDE = int(MIN_PACKED_CELLS**0.5)
 VALUES = st.floats(-1e3, 1e3, width=32) | st.just(float("nan"))

@@ -36,10 +36,7 @@ EMPTY = answer_with("PCW", [])
 
 
 def origin_of(
-    tokens: Sequence[str],
-    shares: Sequence[Any],
-    documents: Sequence[str],
-    text: str | None = None,
+    tokens: Sequence[str], shares: Sequence[Any], documents: Sequence[str], text: str | None = None
 ) -> AnswerOrigin | None:
     """Return the origin of an answer with the documents C, A, B in this order; head 0 sees none of them."""
     answer = answer_with("PINE", tokens)

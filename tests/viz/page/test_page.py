@@ -19,10 +19,7 @@ from viz.page.form.form import Form, count_tokens, shown_instruction
     ("broken", "sentence"),
     [
         (form_of((), task="judge"), "No answers to compare"),
-        (
-            form_of((Entry(0, "", "x"), Entry(1, "t", " ")), task="judge"),
-            "Answer of assistant B is empty",
-        ),
+        (form_of((Entry(0, "", "x"), Entry(1, "t", " ")), task="judge"), "Answer of assistant B is empty"),
         (form_of(question=" ", task="kv_retrieval"), "No key"),
         (form_of(methods=()), "No method selected"),
     ],

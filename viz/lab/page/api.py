@@ -40,8 +40,7 @@ class MeasureArguments(BaseModel):
         description="Methods, also wrapped as permutation_full:vanilla. Default: vanilla, nia, pcw, pine.",
     )
     orders: ListInput[str] | None = Field(
-        None,
-        description="Any of as-is, reversed, gold-first, gold-last, gold-all, swapped, shuffled:S, all.",
+        None, description="Any of as-is, reversed, gold-first, gold-last, gold-all, swapped, shuffled:S, all."
     )
     max_new_tokens: int = Field(48, description=NEW_TOKENS)
     chat_template_kwargs: dict[str, Any] | None = TEMPLATE_KWARGS

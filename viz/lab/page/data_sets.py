@@ -71,11 +71,7 @@ def read_set(file: Path) -> DataSet:
 
 
 def read_uploaded(
-    reader: FileReader,
-    file: Path,
-    *,
-    say: Callable[[str], Update],
-    columns: Mapping[str, str] | None = None,
+    reader: FileReader, file: Path, *, say: Callable[[str], Update], columns: Mapping[str, str] | None = None
 ) -> Generator[Update, None, DataSet]:
     """Parse an uploaded file, in a subprocess; see FileReader.read and read_examples."""
     arguments = (file, MAX_ROWS, None, MAX_DOCUMENTS, "", columns)

@@ -26,8 +26,7 @@ METHOD_NAMES = Field(None, description="Method names. Default: vanilla, nia, pcw
 NEW_TOKENS = "Maximum number of new tokens."
 TEMPLATE_KWARGS = Field(None, description="Arguments of the chat template. Default: none.")
 ACCEPTED = Field(
-    None,
-    description="Accepted answers. A correct answer contains one as whole words. Default: no scoring.",
+    None, description="Accepted answers. A correct answer contains one as whole words. Default: no scoring."
 )
 
 

@@ -18,13 +18,7 @@ from pine_engine.prompts.tasks import USUAL_TASK
 from pine_engine.scheduling.job import Job, PreparedJob
 from viz.page.answers.answering import prepare_answers
 from viz.page.answers.shown import Shown
-from viz.page.api.arguments import (
-    Host,
-    LeftOutQuestion,
-    ScoredQuestion,
-    ShuffledQuestion,
-    TracedQuestion,
-)
+from viz.page.api.arguments import Host, LeftOutQuestion, ScoredQuestion, ShuffledQuestion, TracedQuestion
 from viz.page.api.functions import api_function
 from viz.page.api.reports import compared, left_out, shuffled, traced
 from viz.page.common.failures import explain

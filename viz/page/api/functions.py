@@ -24,10 +24,7 @@ class TitledDocument(TypedDict, total=False):
     title: str
 
 
-SCHEMA_TYPES: dict[str, Any] = {
-    "documents": list[str | TitledDocument],
-    "methods": list[MethodName] | None,
-}
+SCHEMA_TYPES: dict[str, Any] = {"documents": list[str | TitledDocument], "methods": list[MethodName] | None}
 """Types of the fields of a `Question` in the schema of gradio, which does not describe the others."""
 
 

@@ -15,12 +15,7 @@ from pine_engine.lab.evaluation.settings import Settings
 from pine_engine.lab.evaluation.task_estimates import answer_estimate
 from pine_engine.prompts.tasks import TASKS
 
-LIMITED = {
-    "accuracy": "mean",
-    "changed": "changed",
-    "flip_rate": "flip rate",
-    "first_slot": "first slot",
-}
+LIMITED = {"accuracy": "mean", "changed": "changed", "flip_rate": "flip rate", "first_slot": "first slot"}
 """Groups of the estimates that can have a limit, by name."""
 
 Outcome = Literal["passed", "failed", "inconclusive"]

@@ -6,12 +6,7 @@ from pine_engine.lab.evaluation.report.tables import Columns, Part, estimated, p
 from pine_engine.lab.evaluation.task_estimates import BIAS_GROUPS, Row, estimate_json
 from pine_engine.lab.evaluation.verdicts import VerdictFile
 
-AUDITED = {
-    **BIAS_GROUPS,
-    "flip_rate": "flip rate",
-    "accuracy": "mean",
-    "kappa": "kappa",
-}
+AUDITED = {**BIAS_GROUPS, "flip_rate": "flip rate", "accuracy": "mean", "kappa": "kappa"}
 """Groups of the estimates, by their JSON keys."""
 
 CHANCE = 0.5  # share of verdicts for the first of two slots without a preference

@@ -23,11 +23,7 @@ from pine_engine.scheduling.work import format_seconds
 from pine_engine.web.middleware import http_middleware
 from viz.page.common.disk import FULL, Disk
 from viz.page.serving import request_limits
-from viz.page.serving.request_limits import (
-    MAX_BYTES,
-    limit_request,
-    limit_uploads,
-)
+from viz.page.serving.request_limits import MAX_BYTES, limit_request, limit_uploads
 
 MB = 1_000_000
 JOIN = "/gradio_api/queue/join"
