@@ -22,12 +22,12 @@ from pine_engine.endpoint.client import Endpoint
 from pine_engine.errors import EndpointError
 from pine_engine.lab.evaluation.record import Key
 from pine_engine.lab.evaluation.run_files import read_records
-from tests.server.test_serve import free_port
 from tests.support.api_server import running_app, running_server, server_process
 from tests.support.commands import Outcome, Run, Steps, write
 from tests.support.measured_rows import TIMES
 from tests.support.molecule_rows import write_rows
 from tests.support.scripted_endpoint import ScriptedServer, answer, failure
+from tests.support.serving import free_port
 from tests.support.tiers import first_daily
 
 DOCUMENTS = ["Ann has the bell.", "Ben has the key.", "Cy has the map."]

@@ -17,8 +17,9 @@ from starlette.testclient import TestClient
 from pine_engine.cli.main import main
 from pine_engine.server import listening
 from pine_engine.server.settings import ServerSettings
-from tests.support.api_server import is_answered, wait_until
+from tests.support.api_server import wait_until
 from tests.support.commands import Run
+from tests.support.serving import free_port, is_answered
 
 BODY = {"messages": [{"role": "user", "content": "Who?"}], "documents": ["Ann.", "Ben."], "max_tokens": 2}
 
@@ -29,11 +30,6 @@ def served(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> list[uvicorn.Server]:
     monkeypatch.setenv("PINE_MODEL", str(tiny))
     monkeypatch.setattr(uvicorn.Server, "run", lambda server, sockets: servers.append(server))
     return servers
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def client_of(server: uvicorn.Server) -> TestClient:

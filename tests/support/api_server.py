@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 from starlette.applications import Starlette
 
 from pine_engine import Engine
 from pine_engine.server.app import Server
 from pine_engine.server.listening import create_server
 from pine_engine.server.settings import ServerSettings
+from tests.support.serving import is_answered
 
 
 @contextmanager
@@ -56,14 +56,6 @@ def server_process(
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(timeout=60)
-
-
-def is_answered(url: str) -> bool:
-    """Check whether a server answers."""
-    try:
-        return httpx.get(url, timeout=5).is_success
-    except httpx.TransportError:
-        return False
 
 
 def wait_until(condition: Any, seconds: float = 20.0) -> None:

@@ -33,7 +33,7 @@ Serve = Callable[..., AbstractContextManager[ServedApp]]
 def started_app(
     log: Path, *flags: str, environment: Mapping[str, str] | None = None, folder: Path = ROOT
 ) -> Iterator[ServedApp]:
-    port = _free_port()
+    port = free_port()
     with log.open("w") as output:
         process = psutil.Popen(
             [sys.executable, "app.py", "--port", str(port), *flags], cwd=folder,
@@ -45,7 +45,7 @@ def started_app(
 
 @contextmanager
 def served_app(log: Path, *flags: str, environment: Mapping[str, str] | None = None) -> Iterator[ServedApp]:
-    port = _free_port()
+    port = free_port()
     arguments = ["--port", str(port), *flags]
     log.write_text("")
     fork = forks.fork(_serve, arguments, stdout=log, stderr=log, environment=environment)
@@ -66,7 +66,7 @@ def _answering(served: ServedApp) -> Iterator[ServedApp]:
     """Wait for the page, and end its process at the end of the block."""
     began = time.monotonic()
     try:
-        while not _answers(served.url):
+        while not is_answered(served.url):
             assert not _has_ended(served.process), f"the app ended:\n{served.log.read_text()}"
             assert time.monotonic() - began < PATIENCE_S, f"it does not serve:\n{served.log.read_text()}"
             time.sleep(0.05)
@@ -85,15 +85,14 @@ def _has_ended(process: psutil.Process) -> bool:
     return True
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
-def _answers(url: str) -> bool:
+def is_answered(url: str) -> bool:
+    """Check whether a server answers."""
     try:
-        return httpx.get(url, timeout=5).status_code == 200
+        return httpx.get(url, timeout=5).is_success
     except httpx.TransportError:
         return False

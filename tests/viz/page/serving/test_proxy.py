@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.support.nginx import started_nginx
-from tests.support.serving import Serve
+from tests.support.serving import Serve, free_port
 
 pytestmark = pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed")
 
@@ -32,9 +32,7 @@ server {{
 @pytest.fixture(scope="module")
 def port(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """Return the port of nginx before a page."""
-    folder = tmp_path_factory.mktemp("proxy")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
+    folder, port = tmp_path_factory.mktemp("proxy"), free_port()
     recipe = HOSTING.read_text(encoding="utf-8").partition("### Reverse proxy with a path")[2]
     limits, location = re.findall(r"^(?:    .*\n)+", recipe, re.MULTILINE)[:2]
     limits = limits.replace("15s", f"{HEADER_TIMEOUT_S}s")
