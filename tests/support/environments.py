@@ -69,19 +69,15 @@ def pip(python: Path, *arguments: object) -> None:
 
     In the folder of the sources, pip would take these for the installed package.
     """
-    command = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "--quiet"]
-    done = subprocess.run(
-        list(map(str, [*command, *arguments])), cwd=python.parent, env=clean_variables(), text=True,
-        capture_output=True, timeout=1500,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    options = ["--python", python, "--disable-pip-version-check", "--quiet"]
+    run_apart(Path(sys.executable), python.parent, "-m", "pip", *options, *arguments)
 
 
 def run_apart(python: Path, folder: Path, *arguments: object, **variables: str) -> str:
     """Return what a Python prints that runs arguments in a folder, without the variables of the tests."""
     done = subprocess.run(
         list(map(str, [python, *arguments])), cwd=folder, env=clean_variables(**variables), text=True,
-        capture_output=True, timeout=900,
+        capture_output=True, timeout=1500,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -9,11 +9,11 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 from unittest import mock
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 import pine_engine as pine
 from pine_engine.attention import gpu, triton_kernels
@@ -24,6 +24,7 @@ from pine_engine.attention.ops import Documents, KernelOps, Ops, SuffixQueries
 from pine_engine.attention.strategy import Rotation
 from pine_engine.network.registration import AttentionParams, LayerInput
 from pine_engine.network.rope import Rope, from_pairs
+from tests.support.families import make
 
 METHODS_TESTED = ["vanilla", "pcw", "sp", "pine", "pine_reversed", "pine_max", "rotor", "superposition"]
 
@@ -42,22 +43,8 @@ POINTERS = {
 
 def build() -> PreTrainedModel:
     """Return a model with a softcap, and seven query heads for one key head of 18 dimensions."""
-    torch.manual_seed(0)
-    config = AutoConfig.for_model(
-        "gemma2",
-        vocab_size=97,
-        hidden_size=7 * 18,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=7,
-        num_key_value_heads=1,
-        head_dim=18,
-        query_pre_attn_scalar=18,
-        initializer_range=0.2,
-        max_position_embeddings=128,
-        pad_token_id=0,
-    )
-    return cast(PreTrainedModel, AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval())
+    heads = {"num_attention_heads": 7, "num_key_value_heads": 1, "head_dim": 18, "query_pre_attn_scalar": 18}
+    return make("gemma2", hidden_size=7 * 18, num_hidden_layers=1, **heads)
 
 
 def interpret() -> dict[str, Any]:
