@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import huggingface_hub
 import numpy as np
@@ -51,16 +52,11 @@ def on_hub(tiny: Path, cache: Path) -> None:
 
 
 @pytest.fixture
-def loads(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    calls: list[dict[str, Any]] = []
-    original = AutoModelForCausalLM.from_pretrained
-
-    def record(*args: Any, **options: Any) -> Any:
-        calls.append(options)
-        return original(*args, **options)
-
-    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", record)
-    return calls
+def loads(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """Return a mock with the calls that load a model."""
+    found = Mock(side_effect=AutoModelForCausalLM.from_pretrained)
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", found)
+    return found
 
 
 def save(model: Any, folder: Path) -> Path:
@@ -130,11 +126,12 @@ def test_loaded_model_is_ready_for_inference(tmp_path: Path, tiny_llama: TinyLla
 
 @pytest.mark.parametrize(("device", "expected"), [("cpu", None), ("auto", "auto")])
 def test_load_passes_device_and_opens_safetensors_only(
-    tiny: Path, loads: list[dict[str, Any]], device: str, expected: str | None
+    tiny: Path, loads: Mock, device: str, expected: str | None
 ) -> None:
     load(tiny, device=device)
-    options = [(call.get("device_map"), call["use_safetensors"], call["trust_remote_code"]) for call in loads]
-    assert options == [(expected, True, False)]
+    (options,) = [call.kwargs for call in loads.call_args_list]
+    assert (options.get("device_map"), options["use_safetensors"]) == (expected, True)
+    assert options["trust_remote_code"] is False
 
 
 def lose_a_weight(folder: Path) -> None:
@@ -364,14 +361,15 @@ def test_offline_error_advises_what_library_and_machine_have(
 def test_load_cached_hub_model_has_its_commit(
     is_online: bool,
     on_hub: None,
-    loads: list[dict[str, Any]],
+    loads: Mock,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     if is_online:
         answer(monkeypatch, COMMIT)
     loaded = load("org/tiny")
-    assert [(call["revision"], call["local_files_only"]) for call in loads] == [("main", not is_online)]
+    (options,) = [call.kwargs for call in loads.call_args_list]
+    assert (options["revision"], options["local_files_only"]) == ("main", not is_online)
     assert loaded.source == ModelSource("tiny", "org/tiny", COMMIT, "hub")
     assert loaded.max_context_length == 700
     assert (COMMIT in caplog.text) == (not is_online)
@@ -493,14 +491,7 @@ def test_types_are_listed_with_what_fits() -> None:
 
 
 def test_describe_gguf_reads_its_header(tmp_path: Path) -> None:
-    path = tmp_path / "small.gguf"
-    writer = GGUFWriter(path, "llama")
-    numbers = {"context_length": 900, "block_count": 3, "embedding_length": 64, "head_count": 8}
-    for name, number in {**numbers, "head_count_kv": 2}.items():
-        getattr(writer, f"add_{name}")(number)
-    writer.add_tensor("token_embd.weight", np.zeros((11, 64), dtype=np.float32))
-    for step in ("write_header_to_file", "write_kv_data_to_file", "write_tensors_to_file", "close"):
-        getattr(writer, step)()
+    path = write_gguf(tmp_path / "small.gguf")
     state = 2 * 3 * 2 * 8  # keys and values, layers, heads, 64 / 8
     expected = LoadableModel(str(path), "folder", path.stat().st_size, 900, "llama", True, "", 11 * 64, state)
     assert describe(str(path)) == LoadableModel(**vars(expected) | {"stored": "4bit"})
@@ -513,12 +504,8 @@ def test_describe_gguf_reads_its_header(tmp_path: Path) -> None:
 def write_gguf(path: Path) -> Path:
     """Write a GGUF file of a header and one tensor."""
     writer = GGUFWriter(path, "llama")
-    for name, number in {
-        "context_length": 9,
-        "block_count": 3,
-        "embedding_length": 64,
-        "head_count": 8,
-    }.items():
+    numbers = {"context_length": 900, "block_count": 3, "embedding_length": 64, "head_count": 8}
+    for name, number in {**numbers, "head_count_kv": 2}.items():
         getattr(writer, f"add_{name}")(number)
     writer.add_tensor("token_embd.weight", np.zeros((11, 64), dtype=np.float32))
     for step in ("write_header_to_file", "write_kv_data_to_file", "write_tensors_to_file", "close"):

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -357,16 +358,11 @@ def test_caches_at_once_are_those_of_the_run(
 
 def test_measure_batch_size_is_fixed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GEMM of 8 rows has other bits than one of 16 on some processors, so that texts could differ."""
-    widths = set()
-    extend = passes.extend
-
-    def watched(rows: Sequence[Any], *arguments: Any, **options: Any) -> Any:
-        widths.add(len(rows))
-        return extend(rows, *arguments, **options)
-
-    monkeypatch.setattr(passes, "extend", watched)
+    extend = Mock(side_effect=passes.extend)
+    monkeypatch.setattr(passes, "extend", extend)
     for names, orders in ((["pine"], ["as-is"]), (METHOD_NAMES, ["gold-all"])):
         evaluate_records(engine, [QUESTION], methods=names, order_names=orders, logprobs=False)
+    widths = {len(call.args[0]) for call in extend.call_args_list}
     assert len(widths - {1}) == 1  # suffixes that follow documents of another method are fed one by one
 
 

@@ -5,6 +5,7 @@ import pickle
 import re
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import gradio as gr
 import numpy as np
@@ -188,19 +189,14 @@ def test_certificate_holds_the_request_of_the_form(engine: Engine, run: Run) -> 
 def test_sampled_orders_have_one_certificate_with_their_seed(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls, create = [], pine.create_certificate
-
-    def count(*values: Any, **options: Any) -> Certificate:
-        calls.append(options["orders"])
-        return create(*values, **options)
-
-    monkeypatch.setattr(pine, "create_certificate", count)
+    create = Mock(side_effect=pine.create_certificate)
+    monkeypatch.setattr(pine, "create_certificate", create)
     five = entries_from([("", f"text {number}") for number in range(5)])
     *_, view = views_of(
         prepare_shuffle, engine, form_of(five, methods=("pine",)), count=2, seed=7, controls=False
     )
     certificate = certificate_of(run_of(view))
-    assert len(calls) == 1 and certificate.seed == 7
+    assert create.call_count == 1 and certificate.seed == 7
     assert [tuple(order) for order in certificate.orders] == orders_for(5, 2, 7)
 
 
