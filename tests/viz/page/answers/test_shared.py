@@ -154,16 +154,8 @@ def answers(**fields: Any) -> list[dict[str, Any]]:
         {"answers": [{"method": "vanilla", "texts": ["x", "y"]}]},
         {"answers": answers(texts=["x" * 51_201, "y"])},
         {"answers": answers(texts=[1, 2])},
-        {
-            "answers": [
-                {"method": name, "texts": ["x", "y"], "starts": [[1, 2], [1]]} for name in FORM.methods
-            ]
-        },
-        {
-            "answers": [
-                {"method": name, "texts": ["x", "y"], "starts": [[1, -2]] * 2} for name in FORM.methods
-            ]
-        },
+        {"answers": answers(texts=["x", "y"], starts=[[1, 2], [1]])},
+        {"answers": answers(texts=["x", "y"], starts=[[1, -2]] * 2)},
         {"answers": answers(texts=["x", "y"], cut_off=[True])},
         {"answers": answers(texts=["x", "y"], origins=[None])},
         {"html": "<b>"},

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from starlette.applications import Starlette
@@ -30,24 +31,33 @@ JOIN = "/gradio_api/queue/join"
 UPLOAD = "/gradio_api/upload"
 
 
-def answer_of(app: Any, receive: Callable[[], Any], path: str = JOIN) -> tuple[int, str]:
-    """Return status and body of the answer to a request behind the limit of bodies."""
+def answer_of(
+    app: Any, receive: Callable[[], Any], path: str = JOIN, *, limit: Any = limit_request, page: Any = None
+) -> tuple[int, str]:
+    """Return status and body of the answer to a request behind a limit."""
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "POST", "path": path}
-    limited: Any = http_middleware(limit_request)(app)
+    scope = {"type": "http", "method": "POST", "path": path, "app": page}
+    limited: Any = http_middleware(limit)(app)
     asyncio.run(limited(scope, receive, send))
     return sent[0]["status"], sent[1]["body"].decode()
 
 
-def in_two_parts(body: bytes) -> Callable[[], Any]:
-    parts = [{"type": "http.request", "body": half, "more_body": True} for half in (body[:9], body[9:])]
+def in_parts(*bodies: bytes) -> list[dict[str, Any]]:
+    """Return the messages of a request body, of which the last one has no more."""
+    parts = [{"type": "http.request", "body": body, "more_body": True} for body in bodies]
+    return [*parts[:-1], parts[-1] | {"more_body": False}]
+
+
+def receiver(parts: list[dict[str, Any]], seconds: float = 0.0) -> Callable[[], Any]:
+    """Return a function that receives and removes the first message, each time after some seconds."""
 
     async def receive() -> Any:
-        return parts.pop(0) if parts else {"type": "http.request", "body": b"", "more_body": False}
+        time.sleep(seconds)
+        return parts.pop(0)
 
     return receive
 
@@ -63,22 +73,19 @@ async def read_all(scope: Any, receive: Any, send: Any) -> None:
     [(MAX_BYTES, JOIN, 200), (MAX_BYTES + 1, JOIN, 413), (MAX_BYTES + 1, UPLOAD, 200)],
 )
 def test_request_body_is_limited(num_bytes: int, path: str, status: int) -> None:
-    assert answer_of(read_all, in_two_parts(b"x" * num_bytes), path)[0] == status
+    assert answer_of(read_all, receiver(in_parts(b"x" * 9, b"x" * (num_bytes - 9), b"")), path)[0] == status
 
 
 def test_refused_body_is_received_to_its_end() -> None:
     """A browser reads the answer only after it has sent everything."""
-    parts = [{"type": "http.request", "body": b"x" * MB, "more_body": left > 0} for left in range(9, -1, -1)]
-
-    async def receive() -> Any:
-        return parts.pop(0)
+    parts = in_parts(*[b"x" * MB] * 10)
 
     async def answer_error(scope: Any, receive: Any, send: Any) -> None:
         with pytest.raises(HTTPException):  # FastAPI answers it itself
             await read_all(scope, receive, send)
         await PlainTextResponse("too large", 413)(scope, receive, send)
 
-    assert answer_of(answer_error, receive)[0] == 413
+    assert answer_of(answer_error, receiver(parts))[0] == 413
     assert not parts
 
 
@@ -89,18 +96,12 @@ def test_request_body_that_stalls_is_rejected(monkeypatch: pytest.MonkeyPatch) -
 
 def test_deadline_of_body_does_not_need_a_free_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_limits, "BODY_S", 0.05)
-    parts = [{"type": "http.request", "body": b"x", "more_body": more} for more in (*[True] * 20, False)]
-
-    async def receive() -> Any:
-        time.sleep(0.01)
-        return parts.pop(0)
-
-    assert answer_of(read_all, receive)[0] == 408
+    assert answer_of(read_all, receiver(in_parts(*[b"x"] * 21), seconds=0.01))[0] == 408
 
 
 def test_request_complete_body_has_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_limits, "BODY_S", 0.05)
-    parts = [{"type": "http.request", "body": b"", "more_body": False}]
+    parts = in_parts(b"")
 
     async def receive() -> Any:
         if not parts:
@@ -126,7 +127,7 @@ def test_request_that_gradio_cannot_read_is_one_log_line(
         raise error
 
     with caplog.at_level(logging.DEBUG, "viz"):
-        status, body = answer_of(fail, in_two_parts(b""))
+        status, body = answer_of(fail, receiver([]))
     assert status == 400 and "secret" not in body
     assert caplog.messages == [f"POST {JOIN} failed: {type(error).__name__}"]
 
@@ -143,7 +144,7 @@ def test_error_of_the_server_is_status_500_with_traceback(
     async def fail(scope: Any, receive: Any, send: Any) -> None:
         cause()
 
-    status, body = answer_of(fail, in_two_parts(b""))
+    status, body = answer_of(fail, receiver([]))
     assert status == 500 and "Internal error" in body and "secret" not in body
     assert [record.levelname for record in caplog.records if record.exc_info] == ["ERROR"]
 
@@ -184,20 +185,10 @@ def test_upload_beyond_quota_is_rejected_while_it_arrives(tmp_path: Path) -> Non
 
 
 def test_upload_to_read_only_page_is_rejected() -> None:
-    parts = [{"type": "http.request", "body": b"x", "more_body": more} for more in (True, True, False)]
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return parts.pop(0)
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
+    parts, unused = in_parts(b"x", b"x", b"x"), Mock()
     page = SimpleNamespace(get_blocks=lambda: SimpleNamespace(no_files="no files"))
-    unused: Any = pytest.fail
-    app: Any = http_middleware(limit_uploads)(unused)
-    asyncio.run(app({"type": "http", "path": UPLOAD, "app": page}, receive, send))
-    assert (sent[0]["status"], sent[1]["body"], parts) == (403, b"no files", [])  # all is read
+    assert answer_of(unused, receiver(parts), UPLOAD, limit=limit_uploads, page=page) == (403, "no files")
+    assert parts == [] and not unused.called
 
 
 def test_upload_other_failure_is_raised(tmp_path: Path) -> None:
