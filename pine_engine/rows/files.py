@@ -23,7 +23,7 @@ from pine_engine.rows.decoding import decode
 from pine_engine.rows.nested import rows_of_file
 from pine_engine.rows.office_files import SHEET, TEXTS, read_sheet
 from pine_engine.rows.parse_errors import MAX_SHOWN, Problem, ValidationErrors, unusable_file
-from pine_engine.rows.published import has_documents
+from pine_engine.rows.published import is_row
 from pine_engine.rows.retrieval_folders import is_retrieval_folder, read_retrieval_folder
 from pine_engine.rows.tables import Lines, split_cells, table_rows
 
@@ -236,7 +236,7 @@ def _json_rows(path: Path, text: str, *, has_columns: bool) -> _Rows:
     if (rows := rows_of_file(content)) is not None:
         return _Rows("row", enumerate(rows, start=1))
     types = (list, dict) if has_columns else list
-    if isinstance(content, list) and any(isinstance(row, types) or has_documents(row) for row in content):
+    if isinstance(content, list) and any(isinstance(row, types) or is_row(row) for row in content):
         return _Rows("row", enumerate(content, start=1))
     return _Rows("", iter([(1, content)])) if is_document else _Rows("line", _json_lines(path, text))
 

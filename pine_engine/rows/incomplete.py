@@ -12,6 +12,10 @@ _FORMATS = (
         "a test set of ragas has no retrieved_contexts; retrieve them, or give "
         "--column documents=reference_contexts",
     ),
+    (
+        {"reference_contexts"},
+        "a test set has no retrieved contexts; retrieve them, or give --column documents=reference_contexts",
+    ),
     ({"user_input"}, "a row of ragas has no retrieved_contexts; add them"),
     ({"input", "actual_output"}, "a test case of deepeval has no retrieval_context; add it"),
     ({"input", "expected_output"}, "a golden of deepeval has no retrieval_context or context; add it"),
@@ -32,4 +36,8 @@ def missing_documents(row: Mapping[str, Any]) -> str:
     """Return why a row of a known format has no documents, "" for other rows."""
     if is_kilt(row):
         return KILT
-    return next((reason for fields, reason in _FORMATS if row.keys() >= fields), "")
+    if reason := next((reason for fields, reason in _FORMATS if row.keys() >= fields), ""):
+        return reason
+    lists = (name for name, value in row.items() if isinstance(value, list) and value)
+    rows = next((name for name in lists if all(isinstance(one, Mapping) for one in row[name])), None)
+    return "" if rows is None else f"the rows are in the list {rows!r:.40}; save this list as the file"

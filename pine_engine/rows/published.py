@@ -47,6 +47,9 @@ _NAMES = {
 }
 """Names of each field, the first one of this project."""
 
+_CONVERSATION = ("turns", "scenario")
+"""Fields of a conversation of deepeval, which has no question."""
+
 _ID_NAMES = ("id", "_id", "docid", "doc_id")
 """Fields of a document with the id that an object of `relevance` names."""
 
@@ -87,6 +90,15 @@ def has_documents(row: Any) -> bool:
     return "documents" in names or (names.isdisjoint(TEXT_NAMES) and is_row)
 
 
+def is_row(value: Any) -> bool:
+    """Check whether a value is an object with documents, or with a question or a conversation and no text."""
+    if has_documents(value) or not isinstance(value, Mapping):
+        return isinstance(value, Mapping)
+    return "text" not in flat_keys(value) and not value.keys().isdisjoint(
+        (*_NAMES["question"], *_CONVERSATION)
+    )
+
+
 def without_nulls(value: Any) -> Any:
     """Return JSON without the keys of objects whose value is null or NaN, as a table has for none."""
     if isinstance(value, Mapping):
@@ -120,6 +132,9 @@ def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     query = fields.get("question")
     if isinstance(query, Mapping) and "text" in query:  # RankLLM
         fields = {"id": query.get("qid", ""), **fields, "question": query["text"]}
+    if not query and (talk := next((name for name in _CONVERSATION if name in row), "")):
+        reason = f"{talk}: a conversation, as of deepeval, is not read; give a row for each question"
+        raise ValidationErrors([Problem(f"{reason}, with question and documents", talk)])
     if "documents" not in fields and (reason := missing_documents(row)):
         raise ValidationErrors([Problem(f"documents: {reason}", "documents")])
     if "documents" in fields:

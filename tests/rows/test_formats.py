@@ -242,6 +242,23 @@ def test_row_without_documents_is_named_by_its_format(name: str, tmp_path: Path)
         assert [problem.field for problem in raised.value.problems] == ["documents"]
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ([{"turns": [{"role": "user", "content": WHO}]}], "row 1: .*turns"),
+        ([{"turns": [{"role": "user", "content": WHO}], "context": TEXTS}], "row 1: .*turns"),
+        ([{"scenario": "A key", "expected_outcome": "Ann", "context": TEXTS}], "row 1: .*scenario"),
+        ({"name": "keys", "samples": [{"question": WHO, "contexts": TEXTS}]}, "list 'samples'"),
+        ([{"query": WHO, "reference_contexts": TEXTS}], "row 1: .*documents=reference_contexts"),
+    ],
+)
+def test_rows_of_another_shape_are_named(content: Any, reason: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.json", content)
+    for read in (lambda: read_examples(path), lambda: read_requests(path, Request)):
+        with pytest.raises(ValidationErrors, match=reason):
+            read()
+
+
 def test_line_with_hits_of_several_queries_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValidationErrors, match="Chroma"):
         read_examples(write(tmp_path / "a.jsonl", f"{json.dumps(MANY_CHROMA)}\n{json.dumps(MANY_CHROMA)}"))
