@@ -36,8 +36,11 @@ def missing_documents(row: Mapping[str, Any]) -> str:
     """Return why a row of a known format has no documents, "" for other rows."""
     if is_kilt(row):
         return KILT
-    if reason := next((reason for fields, reason in _FORMATS if row.keys() >= fields), ""):
-        return reason
+    return next((reason for fields, reason in _FORMATS if row.keys() >= fields), "")
+
+
+def rows_inside(row: Mapping[str, Any]) -> str:
+    """Return that an object without a question has a list of rows, "" for another one."""
     lists = (name for name, value in row.items() if isinstance(value, list) and value)
     rows = next((name for name in lists if all(isinstance(one, Mapping) for one in row[name])), None)
     return "" if rows is None else f"the rows are in the list {rows!r:.40}; save this list as the file"

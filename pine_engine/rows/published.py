@@ -17,7 +17,7 @@ from pine_engine.rows.chats import compared_texts, find_chat, replies_of, reply_
 from pine_engine.rows.columns import FIELDS, NUMBERED
 from pine_engine.rows.document_keys import TEXT_NAMES, flat_keys, is_null
 from pine_engine.rows.hits import CHROMA, find_hits, retrieval_fields
-from pine_engine.rows.incomplete import missing_documents
+from pine_engine.rows.incomplete import missing_documents, rows_inside
 from pine_engine.rows.options import has_options, option_fields
 from pine_engine.rows.parse_errors import Problem, ValidationErrors
 
@@ -135,7 +135,9 @@ def row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     if not query and (talk := next((name for name in _CONVERSATION if name in row), "")):
         reason = f"{talk}: a conversation, as of deepeval, is not read; give a row for each question"
         raise ValidationErrors([Problem(f"{reason}, with question and documents", talk)])
-    if "documents" not in fields and (reason := missing_documents(row)):
+    if "documents" not in fields and (
+        reason := missing_documents(row) or ("" if query else rows_inside(row))
+    ):
         raise ValidationErrors([Problem(f"documents: {reason}", "documents")])
     if "documents" in fields:
         fields["documents"], flags = _documents(fields["documents"])

@@ -249,6 +249,7 @@ def test_row_without_documents_is_named_by_its_format(name: str, tmp_path: Path)
         ([{"turns": [{"role": "user", "content": WHO}], "context": TEXTS}], "row 1: .*turns"),
         ([{"scenario": "A key", "expected_outcome": "Ann", "context": TEXTS}], "row 1: .*scenario"),
         ({"name": "keys", "samples": [{"question": WHO, "contexts": TEXTS}]}, "list 'samples'"),
+        ([{"query": WHO, "tags": [{"name": "keys"}]}], "row 1: .*'query', 'tags'"),
         ([{"query": WHO, "reference_contexts": TEXTS}], "row 1: .*documents=reference_contexts"),
     ],
 )

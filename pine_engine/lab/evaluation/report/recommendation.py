@@ -47,7 +47,7 @@ def _action(grid: Grid, subject: str) -> str:
         number = f"about {needed:,} examples in all" if needed else "more examples"
         return f"measure {number}, because {share}: the interval contains {limit}, the limit of this advice"
     if changed.num_examples < MIN_EXAMPLES:
-        return f"measure {MIN_EXAMPLES} examples or more, because {share}"
+        return f"measure {MIN_EXAMPLES} examples or more, because fewer show no better method: {share}"
     return _replacement(grid, subject, changed, share)
 
 
