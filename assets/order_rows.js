@@ -61,19 +61,21 @@ export const markOf = (answer, documents, numbers) => {
   };
 };
 
-/* Return the words, but the last one, of a text with which another one begins, too. Chinese and Japanese have no spaces. */
-const sharedBeginning = (text, other) => {
+/* Return the number of characters, but the last one, with which another text begins, too. */
+const sharedLength = (text, other) => {
   let end = 0;
   while (end < text.length - 1 && text[end] === other[end]) end += 1;
-  return text.slice(0, end).replace(/[^\s\u2e80-\u9fff]+$/u, "");
+  return end;
 };
 
-/* Return the texts, without a beginning of more than some characters that another text has, too. */
+/* Return the texts, from the word in which they differ, or some characters before the difference, if another text has more
+   characters of the beginning, too. Chinese and Japanese have no spaces between words. */
 const differences = (texts) =>
   texts.map((text) => {
-    const shared = texts.filter((other) => other !== text).map((other) => sharedBeginning(text, other).length);
-    const most = Math.max(0, ...shared);
-    return most > MAX_BEFORE ? `… ${text.slice(most)}` : text;
+    const most = Math.max(0, ...texts.filter((other) => other !== text).map((other) => sharedLength(text, other)));
+    if (most <= MAX_BEFORE) return text;
+    const word = text.slice(0, most).replace(/[^\s\u2e80-\u9fff]+$/u, "").length;
+    return `… ${text.slice(Math.max(word, most - MAX_BEFORE)).replace(/^[\p{M}\udc00-\udfff]+/u, "")}`;
   });
 
 /* Return each distinct answer once, with its mark; isCompared: true if one of the compared methods gave it. */

@@ -104,6 +104,22 @@ def test_distinct_answer_is_one_chip_with_an_unrepeated_mark(call: Call) -> None
             ["1887年", "1889年"],
             ["… 1887年", "… 1889年"],
         ),
+        (
+            "The old page has the address example.org/en/",
+            ["a", "b"],
+            ["… example.org/en/a", "… example.org/en/b"],
+        ),
+        (
+            "It is at https://example.org/docs/en/latest/",
+            ["a", "b"],
+            ["… mple.org/docs/en/latest/a", "… mple.org/docs/en/latest/b"],
+        ),
+        ("It is at https://example.org/", ["a", "b"], ["… https://example.org/a", "… https://example.org/b"]),
+        (
+            "หอไอเฟลตั้งอยู่ที่กรุงปารีสและสร้างเสร็จในปี",
+            ["1887", "1889"],
+            ["… ารีสและสร้างเสร็จในปี1887", "… ารีสและสร้างเสร็จในปี1889"],
+        ),
     ],
 )
 def test_chips_begin_where_long_answers_differ(
