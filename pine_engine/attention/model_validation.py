@@ -16,7 +16,7 @@ from pine_engine.attention.state import SequenceState, input_device, new_state
 from pine_engine.errors import ModelError, PineError, is_out_of_memory, one_line
 from pine_engine.methods.plan import build_plan
 from pine_engine.methods.table import METHODS
-from pine_engine.models.packed import PackedWeight
+from pine_engine.models.packed import DecodeWeight
 from pine_engine.models.support import (
     ADVICE,
     PLACEMENT,
@@ -42,7 +42,7 @@ float64 models, the softmax of transformers is float32."""
 
 
 def validate_model(
-    model: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight]
+    model: PreTrainedModel, packed: Mapping[nn.Parameter, DecodeWeight]
 ) -> tuple[PatchedModel, ...]:
     """Validate a model, and return patched copies of it that share its weights.
 
@@ -90,7 +90,7 @@ def _unsupported(model: PreTrainedModel, reason: str) -> ModelError:
 
 @torch.no_grad()
 def _validate_range(
-    model: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight], longest: int | None
+    model: PreTrainedModel, packed: Mapping[nn.Parameter, DecodeWeight], longest: int | None
 ) -> PatchedModel:
     """Return the patched model for prompts of up to `longest` tokens; for longer ones if None."""
     vocab_size: int = model.config.get_text_config().vocab_size

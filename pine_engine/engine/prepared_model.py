@@ -25,12 +25,13 @@ from pine_engine.input_validation import as_int, as_ints, as_tuple_of, describe,
 from pine_engine.methods.table import METHODS, Method, Output, Requirement, default_methods, get_methods
 from pine_engine.models import load
 from pine_engine.models.listing import state_values
-from pine_engine.models.packed import PackedWeight, pack, repack
+from pine_engine.models.packed import DecodeWeight, pack, repack
 from pine_engine.models.support import PLACEMENT, context_limit, model_errors
 from pine_engine.network.batch_invariant_ops import is_batch_invariant
 from pine_engine.network.model_patching import PatchedModel
 from pine_engine.network.model_snapshot import ModelSnapshot
 from pine_engine.network.parallel import num_local_heads
+from pine_engine.network.reordered_weight import reorder_output_layer
 from pine_engine.network.stock_model import StockModel
 from pine_engine.prompts.chat_templates import ChatTemplateKwargs
 from pine_engine.prompts.layout import TOKEN_IDS, TokenLayout, check_vocabulary, tokenize, tokenize_text
@@ -68,14 +69,15 @@ MARKER_TOKENS = 32
 class PreparedModel:
     """A model, which is not changed, its tokenizer, and validated networks that share its parameters.
 
-    Module and adapter state is copied and 4-bit weights are packed once; both follow changes of the model.
+    Module and adapter state is copied, and weights of decode steps are converted once. Both follow changes of
+    the model.
     """
 
     ids_per_token = 1
     answer_warning: str | None = None
     extra_body: Mapping[str, Any] = {}
 
-    _packed: dict[nn.Parameter, PackedWeight]
+    _packed: dict[nn.Parameter, DecodeWeight]
     _patched_models: tuple[PatchedModel, ...]
     _invariance_warning: str | None
 
@@ -144,7 +146,9 @@ class PreparedModel:
 
     def _prepare(self) -> None:
         def work() -> None:
-            packed = pack(self.model) if self.decode_in_4bit else {}
+            packed: dict[nn.Parameter, DecodeWeight] = {**reorder_output_layer(self.model)}
+            if self.decode_in_4bit:
+                packed |= pack(self.model)
             patched_models, self._invariance_warning = self._validated(packed)
             content_free = (
                 () if self.tokenizer is None else tokenize_text(CONTENT_FREE_QUESTION, self.tokenizer)
@@ -155,7 +159,7 @@ class PreparedModel:
         compute_on(self.model.device, work)
 
     def _validated(
-        self, packed: dict[nn.Parameter, PackedWeight]
+        self, packed: dict[nn.Parameter, DecodeWeight]
     ) -> tuple[tuple[PatchedModel, ...], str | None]:
         """Return the networks with PINE's attention, or the model as it is if that does not fit.
 

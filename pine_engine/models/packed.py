@@ -6,6 +6,7 @@ batch-invariant (docs/exactness.md). Weights of a Q4_1 file are recovered except
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -24,9 +25,24 @@ ROUNDING = 0.01
 ADVICE = "load it in float32, bfloat16 or float16"
 
 
+class DecodeWeight(Protocol):
+    """Weight of a linear layer in decode steps of at least `min_rows` rows; all others use the original."""
+
+    min_rows: ClassVar[int]
+
+    @classmethod
+    def of(cls, weight: Tensor) -> Self:
+        """Convert a floating-point weight (out, in)."""
+
+    def multiply(self, inputs: Tensor) -> Tensor:
+        """Return the matrix product of inputs (..., in) and the weight, (..., out), in the inputs' dtype."""
+
+
 @dataclass
 class PackedWeight:
     """A weight in 4 bits."""
+
+    min_rows: ClassVar[int] = 1
 
     numbers: Tensor  # uint8, in the layout of torch's kernel
     scales: Tensor  # bfloat16 (in / GROUP, out, 2), scale and offset of each group
@@ -80,11 +96,10 @@ def pack(model: PreTrainedModel) -> dict[nn.Parameter, PackedWeight]:
     return {weight: PackedWeight.of(weight) for weight in weights}
 
 
-def repack(packed: Mapping[nn.Parameter, PackedWeight]) -> None:
-    """Update packed weights after a change of their parameters."""
+def repack(packed: Mapping[nn.Parameter, DecodeWeight]) -> None:
+    """Update the weights of decode steps after a change of their parameters."""
     for weight, stored in packed.items():
-        current = PackedWeight.of(weight)
-        stored.numbers, stored.scales = current.numbers, current.scales
+        vars(stored).update(vars(stored.of(weight)))
 
 
 def _packable_weights(model: PreTrainedModel) -> list[nn.Parameter]:

@@ -20,7 +20,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_mode_temporarily
 
 from pine_engine.models.dtypes import multiplies_in
-from pine_engine.models.packed import PackedWeight
+from pine_engine.models.packed import DecodeWeight
 from pine_engine.network.layer_progress import add_flop
 from pine_engine.network.parallel import is_split
 from pine_engine.network.thread_tuner import torch_num_threads
@@ -56,7 +56,7 @@ SINGLE_ROW_PASS: ContextVar[bool] = ContextVar("is_one_row", default=False)
 """True inside a forward pass of a single token, if its GEMMs may differ from those of a batch."""
 
 IN_DECODE_STEP: ContextVar[bool] = ContextVar("is_step", default=False)
-"""True inside a decode step, which uses packed weights where the model has them."""
+"""True inside a decode step, which has weights of its own for some layers (`DecodeWeight`)."""
 
 
 def invariant_linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -72,7 +72,7 @@ def invariant_linear(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -
     if is_single_row and not SINGLE_ROW_PASS.get():
         return invariant_linear(torch.cat((rows, rows)), weight, bias)[: len(rows)]
     if rows.dtype == torch.float32:
-        return _onednn(rows, weight, bias)
+        return onednn_gemm(rows, weight, bias)
     if rows.dtype in HALF_PRECISION and not is_single_row:
         return _fp32_gemm(rows, weight, bias)
     return functional.linear(rows, weight, bias)
@@ -142,7 +142,8 @@ def _paired(count: int, num_inputs: int, dtype: torch.dtype, sign: int) -> Tenso
     return functional.pad(torch.cat((numbers, sign * numbers), 1)[:, indices], (0, num_inputs - 2 * half))
 
 
-def _onednn(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def onednn_gemm(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Apply a linear layer, weight (out, in), to rows (..., in) of the same dtype by oneDNN."""
     result: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
     return result
 
@@ -162,7 +163,7 @@ def _fp32_gemm(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     for first in range(0, len(weight), chunk):
         part = slice(first, first + chunk)
         fp32_bias = None if bias is None else bias[part].float()
-        result[..., part] = _onednn(fp32_rows, weight[part].float(), fp32_bias)
+        result[..., part] = onednn_gemm(fp32_rows, weight[part].float(), fp32_bias)
     return result
 
 
@@ -245,7 +246,7 @@ def _calling_module(frame: FrameType | None) -> nn.Module | None:
     return None
 
 
-def patch_linear_layers(model: nn.Module, packed: Mapping[nn.Parameter, PackedWeight]) -> None:
+def patch_linear_layers(model: nn.Module, packed: Mapping[nn.Parameter, DecodeWeight]) -> None:
     """Make all linear layers of a patched model batch-invariant; `packed` is for decode steps."""
     for module in model.modules():
         if type(module) is nn.Linear and is_split(module):
@@ -285,8 +286,8 @@ def _forward_name(module: nn.Module) -> str:
     return "_old_forward" if hasattr(module, "_hf_hook") else "forward"
 
 
-def _linear_layer(module: nn.Linear, packed: PackedWeight | None, rows: Tensor) -> Tensor:
-    if packed is None or not IN_DECODE_STEP.get():
+def _linear_layer(module: nn.Linear, packed: DecodeWeight | None, rows: Tensor) -> Tensor:
+    if packed is None or not IN_DECODE_STEP.get() or rows.numel() < packed.min_rows * rows.shape[-1]:
         add_flop(2 * rows.numel() * len(module.weight))
         return invariant_linear(rows, module.weight, module.bias)
     result = packed.multiply(rows)

@@ -16,7 +16,7 @@ from transformers import GenerationMixin, PreTrainedConfig, PreTrainedModel
 
 from pine_engine.errors import ModelError, one_line
 from pine_engine.models.checkpoint import quiet_transformers
-from pine_engine.models.packed import PackedWeight
+from pine_engine.models.packed import DecodeWeight
 from pine_engine.models.support import ADVICE, CHANGING_ROPE_TYPE, PLACEMENT
 from pine_engine.network.batch_invariant_ops import patch_linear_layers
 from pine_engine.network.parallel import reattach_hooks
@@ -120,7 +120,7 @@ def _freeze(module: Any, length: int, layer_type: str | None) -> None:
         raise ModelError(f"{type(module).__name__} {problem}; {ADVICE}", field=PLACEMENT)
 
 
-def patch_attention(network: PreTrainedModel, packed: Mapping[nn.Parameter, PackedWeight]) -> None:
+def patch_attention(network: PreTrainedModel, packed: Mapping[nn.Parameter, DecodeWeight]) -> None:
     """Replace the attention of a copied model, and make its linear layers batch-invariant."""
     configs = (getattr(module, "config", None) for module in network.modules())
     for config in {id(one): one for one in configs if isinstance(one, PreTrainedConfig)}.values():

@@ -63,13 +63,13 @@ def test_linear_is_batch_invariant(inner: int, outer: int, dtype: torch.dtype) -
 def test_single_row_is_doubled_outside_single_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, row = normal(97, 203), normal(1, 203)
     batch_sizes: list[int] = []
-    onednn = ops._onednn
+    onednn = ops.onednn_gemm
 
     def count(rows: Tensor, *rest: Any) -> Tensor:
         batch_sizes.append(len(rows))
         return onednn(rows, *rest)
 
-    monkeypatch.setattr(ops, "_onednn", count)
+    monkeypatch.setattr(ops, "onednn_gemm", count)
     ops.invariant_linear(row, weight)
     token = ops.SINGLE_ROW_PASS.set(True)
     try:

@@ -30,7 +30,7 @@ def gemm_by_rows(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Te
 
 
 def _rowwise(rows: Tensor, weight: Tensor) -> Tensor:
-    return ops._onednn(functional.pad(rows, (0, 0, 0, 1)).contiguous(), weight.contiguous(), None)[
+    return ops.onednn_gemm(functional.pad(rows, (0, 0, 0, 1)).contiguous(), weight.contiguous(), None)[
         ..., :-1, :
     ]
 
