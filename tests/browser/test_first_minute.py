@@ -429,7 +429,7 @@ def test_translated_page_plays_and_answers_from_the_recording(page: Page) -> Non
     expect(page.locator(".page-guess")).to_be_visible()
 
 
-def test_presentation_fits_every_projector_and_turns_all_steps(page: Page) -> None:
+def test_presentation_fits_every_projector_and_outlasts_quick_keys(page: Page) -> None:
     present, bar = page.get_by_role("button", name="Present"), page.locator("#projector-bar")
     for width, height in ((1440, 900), (1280, 720)):
         page.set_viewport_size({"width": width, "height": height})
@@ -446,22 +446,7 @@ def test_presentation_fits_every_projector_and_turns_all_steps(page: Page) -> No
             page.keyboard.press(key)
         expect(bar).to_be_hidden()
         expect(present).to_be_focused()
-
-    present.click()
-    place = bar.locator("span")
-    for number, name in enumerate(STEPS, 3):
-        page.locator("#projector-bar [data-step='1']").click(click_count=4 if number == 3 else 2)
-        expect(place).to_have_text(f"{number} of 6: {name}")
-        step = page.locator("#why .pine-current")
-        expect(step.get_by_role("heading", level=3)).to_have_text(name)
-        assert page.evaluate("document.documentElement.scrollHeight") <= 720, name
-        assert cut_off(page) == 0
-        for stage in step.locator(".page-why-stage").all():
-            expect(stage.locator(":scope > *").first).to_be_visible()
-    page.keyboard.press("PageUp")
-    expect(place).to_have_text("4 of 6: Importance")
-    page.keyboard.press("Escape")
-    expect(page.locator("#header")).to_be_visible()
+        expect(page.locator("#header")).to_be_visible()
 
 
 @pytest.mark.slow

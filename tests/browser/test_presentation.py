@@ -95,6 +95,8 @@ def test_each_key_reveals_and_then_goes_on(page: Page, slides: Locator) -> None:
             page.keyboard.press(back)
     page.keyboard.press("PageUp")
     expect(slides).to_have_text("1 of 6: Guess")
+    page.locator("#projector-bar [data-step='1']").click(click_count=2)
+    expect(slides).to_have_text("2 of 6: See it")
 
 
 def test_tally_has_bars_after_the_answer(page: Page, slides: Locator) -> None:
@@ -152,7 +154,10 @@ def test_slides_fill_the_screen(page: Page, slides: Locator, size: ViewportSize)
     for name in SLIDES:
         turn_to(page, slides, name)
         if name in STEPS:
-            expect(page.locator("#why .pine-current").get_by_role("heading", level=3)).to_have_text(name)
+            step = page.locator("#why .pine-current")
+            expect(step.get_by_role("heading", level=3)).to_have_text(name)
+            for stage in step.locator(".page-why-stage").all():
+                expect(stage.locator(":scope > *").first).to_be_visible()
         height = page.evaluate("document.documentElement.scrollHeight")
         assert height <= size["height"], name
         assert cut_off(page) == 0
