@@ -435,17 +435,9 @@ def test_plan_invalid_argument_raises_with_field(
 def test_plan_counts_prompts_and_limits_generated_answers(wrapper: str) -> None:
     request = fitting(wrapper)
     plan = plan_debias([request] * 3, wrapper=wrapper, samples=4, max_new_tokens=7)
-    counts = {
-        "permutation_full": 18,
-        "permutation_borda": 18,
-        "permutation_kemeny": 18,
-        "swap_reconcile": 18,
-        "representative": 18,
-        "permutation_cyclic": 9,
-        "pride": 3 + 2,
-        "calibraeval": 2 + 2,
-        "routing": 3,
-    }
+    all_orders = ("permutation_full", "permutation_borda", "permutation_kemeny", "swap_reconcile")
+    counts = dict.fromkeys((*all_orders, "representative"), 18)
+    counts |= {"permutation_cyclic": 9, "pride": 3 + 2, "calibraeval": 2 + 2, "routing": 3}
     assert plan.num_prompts == counts.get(wrapper, 12)
     is_text = wrapper in ("calibration_first", "calibration_every", "representative")
     assert plan.max_new_tokens == (7 if is_text else 0)

@@ -139,6 +139,9 @@ def without_its_props(sent: list[Any]) -> list[Any]:
 
 
 FORMS: dict[str, Callable[[Widgets], Any]] = {
+    "value of one widget": lambda _: "new",
+    "one widget skipped": lambda _: gr.skip(),
+    "one widget hidden": lambda _: gr.update(visible=False),
     "one": lambda widgets: {widgets[0]: "new"},
     "properties": lambda widgets: {widgets[1]: gr.update(interactive=False, value="wait")},
     "a state": lambda widgets: {widgets[2]: 7},
@@ -154,20 +157,12 @@ FORMS: dict[str, Callable[[Widgets], Any]] = {
     "form", [pytest.param(form, marks=pytest.mark.slow if form == "one skipped" else ()) for form in FORMS]
 )
 def test_sent_data_equals_data_of_gradio(form: str) -> None:
-    page, function, widgets = page_with(4)
+    page, function, widgets = page_with(1 if "one widget" in form else 4)
     frugal, usual = SessionState(page), SessionState(page)
     sent = asyncio.run(page.postprocess_data(function, FORMS[form](widgets), frugal))
     expected = asyncio.run(gr.Blocks.postprocess_data(page, function, FORMS[form](widgets), usual))
     assert without_its_props(sent) == without_its_props(expected)
     assert frugal.state_data == usual.state_data
-
-
-@pytest.mark.parametrize("value", ["new", gr.skip(), gr.update(visible=False)])
-def test_sent_data_of_one_widget_equals_gradio(value: Any) -> None:
-    page, function, _ = page_with(1)
-    sent = asyncio.run(page.postprocess_data(function, value, SessionState(page)))
-    expected = asyncio.run(gr.Blocks.postprocess_data(page, function, value, SessionState(page)))
-    assert without_its_props(sent) == without_its_props(expected)
 
 
 def test_unmentioned_widgets_are_not_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
