@@ -117,17 +117,12 @@ def test_chunks_are_counted_for_each_request() -> None:
             assert answer_of(connection).endswith(b"hi")
 
 
-def test_one_address_has_a_share_of_the_connections() -> None:
-    with listening(4 * SHARE) as address, ExitStack() as there:
-        kept = [there.enter_context(connected(address, REQUEST)) for _ in range(4)]
+@pytest.mark.parametrize(("proxies", "num_answered"), [((), 4), (("127.0.0.0/8",), 6)])
+def test_address_other_than_a_proxy_has_a_share(proxies: tuple[str, ...], num_answered: int) -> None:
+    with listening(4 * SHARE, *proxies) as address, ExitStack() as there:
+        kept = [there.enter_context(connected(address, REQUEST)) for _ in range(num_answered)]
         assert all(answer_of(connection).endswith(b"hi") for connection in kept)
-        assert is_closed(there.enter_context(connected(address, REQUEST)))
-
-
-def test_a_proxy_needs_none() -> None:
-    with listening(4 * SHARE, "127.0.0.0/8") as address, ExitStack() as there:
-        kept = [there.enter_context(connected(address, REQUEST)) for _ in range(6)]
-        assert all(answer_of(connection).endswith(b"hi") for connection in kept)
+        assert proxies or is_closed(there.enter_context(connected(address, REQUEST)))
 
 
 def test_connections_beyond_limit_get_status_503() -> None:

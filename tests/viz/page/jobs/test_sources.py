@@ -1,6 +1,7 @@
 """Models that users select: one is loaded beside that of the host, kept during a run, and only if allowed."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -90,9 +91,9 @@ def load(sources: Sources, choice: Choice) -> str | None:
         return name_of(source.wait(10))
 
 
-def error_of_loading(sources: Sources, choice: Choice) -> str:
+def error_of(wait: Callable[..., Any], *arguments: Any) -> str:
     with pytest.raises(PineError) as raised:
-        load(sources, choice)
+        wait(*arguments)
     return str(raised.value)
 
 
@@ -112,7 +113,7 @@ def test_failed_load_has_a_message_and_is_logged(
 
     source = EngineSource(load, "m", for_all=for_all)
     source.start()
-    raised = error_of_loading_of(source)
+    raised = error_of(source.wait, 10)
     assert raised.startswith(message) and "secret" not in raised and source.status.stage == "failed"
     assert logged in caplog.text and ("weights" in caplog.text) == (for_all and "weights" in message)
 
@@ -134,14 +135,8 @@ def test_model_waits_until_no_run_uses_the_other(machine: Machine) -> None:
         with sources.lease(TASK, B) as second:
             wait_until(lambda: "waiting for the runs of another model" in second.status.sentence)
             assert name_of(sources.now(TASK, A)) == "a" and machine.loaded == [A]
-        assert "cancelled" in error_of_loading_of(second)
+        assert "cancelled" in error_of(second.wait, 10)
     assert load(sources, B) == "b" and sources.now(TASK, A) is None
-
-
-def error_of_loading_of(source: EngineSource) -> str:
-    with pytest.raises(PineError) as raised:
-        source.wait(10)
-    return str(raised.value)
 
 
 def test_one_model_is_loaded_after_the_other(machine: Machine) -> None:
@@ -169,7 +164,7 @@ def test_model_too_large_is_rejected_before_unloading(machine: Machine) -> None:
     machine.sizes["large"] = 4 * GB
     sources = sources_on(machine)
     load(sources, A)
-    message = error_of_loading(sources, Choice("large", "float32"))
+    message = error_of(load, sources, Choice("large", "float32"))
     assert "needs 16.5 GB in float32, 10.0 GB free (cpu)" in message and "bfloat16 (8.5 GB)" in message
     assert sources.now(TASK, A) and machine.loaded == [A]
     assert load(sources, Choice("large", "bfloat16")) == "large"
@@ -179,9 +174,9 @@ def test_unsupported_model_is_rejected_with_reason(machine: Machine) -> None:
     machine.sizes["odd"] = GB
     sources, odd = sources_on(machine), Choice("odd", "float32")
     for _ in range(2):
-        assert error_of_loading(sources, odd).startswith("Cannot load odd: it is")
+        assert error_of(load, sources, odd).startswith("Cannot load odd: it is")
     del machine.sizes["odd"]
-    assert error_of_loading(sources, odd) == "there is no model odd"
+    assert error_of(load, sources, odd) == "there is no model odd"
     with pytest.raises(ModelError, match="dtype 'int4' is not supported"):
         sources.choice("a", "int4")
     assert machine.loaded == []
@@ -195,7 +190,7 @@ def test_load_without_waiters_is_cancelled(machine: Machine) -> None:
             assert other is source
             wait_until(lambda: source.status.sentence.startswith("Loading a: half of it ("))
         assert source.wait(0.1) is None and source.status.stage == "loading"
-    assert "cancelled" in error_of_loading_of(source)
+    assert "cancelled" in error_of(source.wait, 10)
     machine.gates["a"].set()
     assert machine.loaded == [] and load(sources, A) == "a"
 
