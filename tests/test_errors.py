@@ -2,7 +2,7 @@
 
 import errno
 import importlib
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -25,10 +25,7 @@ OTHER_ERRORS = [ImportError("No module named 'x'"), OSError(errno.ENOENT, "no fi
 
 @pytest.mark.parametrize("error", [*MEMORY_ERRORS, *OTHER_ERRORS], ids=repr)
 def test_exhausted_memory_is_the_reason(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> Any:
-        raise error
-
-    is_memory = error in MEMORY_ERRORS
+    fail, is_memory = Mock(side_effect=error), error in MEMORY_ERRORS
     with pytest.raises(ModelError) as raised, model_errors("model x", "give another"):
         fail()
     assert (raised.value.field == "memory") == is_memory

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -198,10 +199,6 @@ def test_attention_that_deviates_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_error_of_the_model_is_raised_unchanged() -> None:
     model = make("llama")
-
-    def fail(*_: Any) -> None:
-        raise RuntimeError("out of memory")
-
-    model.model.layers[0].register_forward_hook(fail)
+    model.model.layers[0].register_forward_hook(Mock(side_effect=RuntimeError("out of memory")))
     with pytest.raises(RuntimeError, match="out of memory"):
         validate_model(model, {})

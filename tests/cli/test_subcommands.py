@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -466,20 +467,16 @@ def test_interrupt_ends_command_within_a_second() -> None:
 def test_exhausted_memory_is_named_without_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail() -> None:
-        raise ImportError("libtorch_cpu.so: failed to map segment from shared object")
-
-    monkeypatch.setattr(cli, "app", fail)
+    error = ImportError("libtorch_cpu.so: failed to map segment from shared object")
+    monkeypatch.setattr(cli, "app", Mock(side_effect=error))
     with pytest.raises(SystemExit, match="2"):
         cli.main()
     assert "not enough memory" in capsys.readouterr().err
 
 
 def test_interrupt_during_imports_has_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def main() -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setitem(sys.modules, "pine_engine.cli.main", SimpleNamespace(main=main))
+    main = SimpleNamespace(main=Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setitem(sys.modules, "pine_engine.cli.main", main)
     with pytest.raises(SystemExit, match="130"):
         runpy.run_module("pine_engine", run_name="__main__")
 

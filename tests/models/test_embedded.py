@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -161,12 +162,9 @@ def test_cache_follows_xdg(stated: Any, folder: str, tmp_path: Path, monkeypatch
 
 
 def test_unusable_cache_folder_raises_model_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_home() -> Path:
-        raise RuntimeError
-
     (tmp_path / "file").write_text("")  # a folder below a file cannot be written by root either
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError))
     unusable = tmp_path / "file" / "cache" / "copy"
     for function in (embedded.user_cache_folder, lambda: cached_copy(unusable, MADE_FROM, build)):
         with pytest.raises(ModelError, check=has_field("XDG_CACHE_HOME")):

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Generator
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -46,12 +47,9 @@ def test_second_worker_exists_only_while_first_is_busy() -> None:
 
 
 def test_error_reaches_caller_and_worker_continues() -> None:
-    def fail() -> None:
-        raise LookupError("no such thing")
-
     before = worker.run_in_worker(here)
     with pytest.raises(LookupError, match="no such thing"):
-        worker.run_in_worker(fail)
+        worker.run_in_worker(Mock(side_effect=LookupError("no such thing")))
     assert worker.run_in_worker(here) is before
 
 
@@ -63,11 +61,8 @@ def test_interrupt_stops_run(monkeypatch: pytest.MonkeyPatch) -> None:
         stopped.set()
         yield from ()
 
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
     worker.run_in_worker(here)  # starts the worker, which has a queue too
-    outcome = SimpleNamespace(put=id, get=interrupt)
+    outcome = SimpleNamespace(put=id, get=Mock(side_effect=KeyboardInterrupt))
     monkeypatch.setattr("pine_engine.scheduling.worker.queue.SimpleQueue", lambda: outcome)
     with pytest.raises(KeyboardInterrupt):
         run_shared(work)

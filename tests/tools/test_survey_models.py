@@ -1,3 +1,5 @@
+from unittest.mock import Mock
+
 import pytest
 import typer
 
@@ -19,10 +21,7 @@ def test_types_are_accepted_refused_or_not_built(capsys: pytest.CaptureFixture[s
 def test_unexpected_exception_is_a_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_: object) -> None:
-        raise KeyError("x")
-
-    monkeypatch.setattr(survey_models, "Engine", fail)
+    monkeypatch.setattr(survey_models, "Engine", Mock(side_effect=KeyError("x")))
     with pytest.raises(typer.Exit) as ended:
         survey_models.main(["llama"])
     assert ended.value.exit_code == 1

@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -229,10 +230,7 @@ def test_lock_shard_refuses_only_a_second_writer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EIO])
 def test_lock_shard_without_locks_yields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    def flock(*_: int) -> None:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(code, os.strerror(code))))
     if code == errno.EIO:
         with pytest.raises(InputError), shards.lock_shard(tmp_path, shards.Shard()):
             pass

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -108,10 +109,7 @@ def error_of(wait: Callable[..., Any], *arguments: Any) -> str:
 def test_failed_load_has_a_message_and_is_logged(
     error: Exception, for_all: bool, logged: str, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def load() -> Engine:
-        raise error
-
-    source = EngineSource(load, "m", for_all=for_all)
+    source = EngineSource(Mock(side_effect=error), "m", for_all=for_all)
     source.start()
     raised = error_of(source.wait, 10)
     assert raised.startswith(message) and "secret" not in raised and source.status.stage == "failed"

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from plotly.offline import get_plotlyjs_version
@@ -76,10 +77,7 @@ def test_health_and_metrics_count_runs() -> None:
 
 
 def test_health_model_failed_is_unavailable() -> None:
-    def load() -> None:
-        raise ModelError("model x cannot be found")
-
-    sources, client = served(load)
+    sources, client = served(Mock(side_effect=ModelError("model x cannot be found")))
     sources.main.start()
     with pytest.raises(PineError):
         sources.main.wait(5)
