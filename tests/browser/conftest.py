@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -132,11 +133,7 @@ def page(first_window: BrowserContext, app: ServedApp) -> Iterator[Page]:
 @pytest.fixture
 def open_page(second_window: BrowserContext, app: ServedApp) -> OpenPage:
     """Return a function that opens the page of another visitor; its arguments are those of `visit`."""
-
-    def opened(address: str = "", *, strict: bool = True) -> AbstractContextManager[Page]:
-        return visit(second_window, app, address, strict=strict)
-
-    return opened
+    return partial(visit, second_window, app)
 
 
 @pytest.fixture
