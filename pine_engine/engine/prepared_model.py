@@ -176,6 +176,7 @@ class PreparedModel:
             if self.decode_in_4bit:
                 message = f"{error}. It runs as it is, without 4-bit weights: use dtype float32."
                 raise ModelError(message, field="dtype") from error
+            packed.clear()  # the model runs its own layers
             stock = (validate_stock_model(self.model, str(error)),)
             with model_errors(type(self.model).__name__, "use another model"):
                 return stock, check_invariance(stock, self.model_name, vocab_size)

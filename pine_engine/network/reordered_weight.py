@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from pine_engine.network.batch_invariant_ops import HAS_ONEDNN, onednn_gemm
+from pine_engine.network.parallel import is_split
 from pine_engine.network.thread_tuner import torch_num_threads
 
 MIN_NUMEL = 2**22
@@ -46,7 +47,8 @@ def reorder_output_layer(model: PreTrainedModel) -> dict[nn.Parameter, Reordered
     Empty if a result differs in some bit from that of the original weight on this processor.
     """
     layer = model.get_output_embeddings()
-    if not HAS_ONEDNN or type(layer) is not nn.Linear or type(layer.weight) is not nn.Parameter:
+    is_plain = type(layer) is nn.Linear and type(layer.weight) is nn.Parameter and not is_split(layer)
+    if not HAS_ONEDNN or not is_plain:
         return {}
     is_large_float32 = layer.weight.dtype == torch.float32 and layer.weight.numel() >= MIN_NUMEL
     if not is_large_float32 or layer.weight.device.type != "cpu":

@@ -1,6 +1,6 @@
 """Output layer in the layout of oneDNN, against the original weight."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -24,8 +24,15 @@ LAYOUT = TokenLayout((1, 2, 3), ((4, 5, 6, 7), (8, 9), (10, 11, 12)), (13, 14, 1
 
 def model(vocab_size: int = MIN_NUMEL // 64, dtype: torch.dtype = torch.float32) -> LlamaForCausalLM:
     torch.manual_seed(0)
-    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
-    return LlamaForCausalLM(LlamaConfig(vocab_size=vocab_size, **sizes)).to(dtype)
+    config = LlamaConfig(
+        vocab_size=vocab_size,
+        hidden_size=64,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+    )
+    found: Any = LlamaForCausalLM(config)
+    return cast(LlamaForCausalLM, found.to(dtype))
 
 
 @pytest.fixture
