@@ -43,12 +43,6 @@ NUM_RECORDS, NUM_REQUESTS = 2 * 3 * 2, 2 * (6 + 1 + 1)
 
 
 @pytest.fixture
-def address(engine: Engine) -> Iterator[str]:
-    with running_server(engine) as (address, _):
-        yield f"{address}/v1"
-
-
-@pytest.fixture
 def data(tmp_path: Path) -> Path:
     return write_rows(tmp_path / "data.jsonl", ROWS)
 
@@ -61,9 +55,10 @@ def on_model(pine: Run, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.fixture
-def on_endpoint(pine: Run, address: str) -> Run:
+def on_endpoint(pine: Run, engine: Engine) -> Iterator[Run]:
     """Return a function that runs a subcommand with the model on the server."""
-    return lambda *arguments: pine(*arguments, "--endpoint", address, "--model", "model")
+    with running_server(engine) as (address, _):
+        yield lambda *arguments: pine(*arguments, "--endpoint", f"{address}/v1", "--model", "model")
 
 
 def records_of(folder: Path) -> dict[Key, dict[str, Any]]:
@@ -368,15 +363,7 @@ def test_answers_before_a_failure_are_shown(
 
 
 @pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Let SIGINT raise KeyboardInterrupt: a worker of pytest-xdist ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.fixture
-def interrupted(interruptible: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Send Ctrl-C in place of the question `Who 1`."""
     complete: Callable[..., Any] = Endpoint._complete
 
@@ -389,6 +376,9 @@ def interrupted(interruptible: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Endpoint, "_complete", interrupt_second)
     monkeypatch.setattr(cli, "ends_on_interrupt", nullcontext)  # which ends the process
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a worker of pytest-xdist ignores it
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interrupted")

@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -99,26 +99,20 @@ def test_dripping_reply_ends_at_the_time_limit(
     assert time.monotonic() - began < 3
 
 
-@pytest.fixture
-def other_host() -> Iterator[tuple[str, ScriptedServer]]:
-    other = ScriptedServer()
-    with running_app(other.app) as address:
-        yield address, other
-
-
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_redirect_to_another_host_gets_no_prompt(
-    server: ScriptedServer, endpoint: Endpoint, other_host: tuple[str, ScriptedServer], status: int
+    server: ScriptedServer, endpoint: Endpoint, status: int
 ) -> None:
-    address, other = other_host
-    server.respond = lambda _: RedirectResponse(f"{address}/v1/completions", status)
-    with pytest.raises(EndpointError, match="another host") as raised:
-        reply_to(endpoint)
-    assert address in str(raised.value) and not other.bodies
-    endpoint.model_ref = "PINE_ENDPOINT"
-    with pytest.raises(EndpointError) as raised:
-        reply_to(endpoint)
-    assert address not in str(raised.value)
+    other = ScriptedServer()
+    with running_app(other.app) as address:
+        server.respond = lambda _: RedirectResponse(f"{address}/v1/completions", status)
+        with pytest.raises(EndpointError, match="another host") as raised:
+            reply_to(endpoint)
+        assert address in str(raised.value) and not other.bodies
+        endpoint.model_ref = "PINE_ENDPOINT"
+        with pytest.raises(EndpointError) as raised:
+            reply_to(endpoint)
+        assert address not in str(raised.value)
 
 
 def test_redirect_within_the_origin_is_followed(server: ScriptedServer, endpoint: Endpoint) -> None:

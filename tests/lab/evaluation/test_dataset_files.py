@@ -34,16 +34,9 @@ def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> datasets.Dataset
     return datasets.Dataset.from_list(ROWS)
 
 
-@pytest.fixture(params=["folder", "parquet"])
-def path(request: pytest.FixtureRequest, dataset: datasets.Dataset, tmp_path: Path) -> Path:
-    if request.param == "folder":
-        dataset.save_to_disk(tmp_path / "set")
-        return tmp_path / "set"
-    dataset.to_parquet(tmp_path / "set.parquet")
-    return tmp_path / "set.parquet"
-
-
-def test_rows_of_a_dataset_are_examples(path: Path) -> None:
+@pytest.mark.parametrize("save", [datasets.Dataset.save_to_disk, datasets.Dataset.to_parquet])
+def test_rows_of_a_dataset_are_examples(save: Any, dataset: datasets.Dataset, tmp_path: Path) -> None:
+    save(dataset, path := tmp_path / "set.parquet")
     first, second = read_examples(path)
     assert (first.id, first.answers, first.gold_index) == ("a-1", ["Ann"], 0)
     assert [(document.text, document.title) for document in first.documents] == [("Ann.", ""), ("Ben.", "T")]

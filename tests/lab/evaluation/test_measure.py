@@ -370,14 +370,6 @@ MEAN_ROUNDING = 1e-9
 """Float64 logarithms of means of up to 24 probabilities."""
 
 
-@pytest.fixture
-def parsable(monkeypatch: pytest.MonkeyPatch) -> None:
-    def parse(text: str, **_: Any) -> str | None:
-        return parse_verdict(text) or [None, "A", "B", "A", "B"][sum(map(ord, text)) % 5]
-
-    monkeypatch.setitem(TASKS, "judge", replace(TASKS["judge"], parse=parse))
-
-
 def records(engine: Engine, examples: Sequence[Example], **options: Any) -> dict[Key, Record]:
     found = evaluate_records(engine, examples, **options)
     assert [record.error for record in found.values() if record.error] == []
@@ -559,9 +551,14 @@ def test_combine_votes_are_normalized_as_by_the_task(
     assert (found["text"], found["parsed"], found["score"]) == expected
 
 
-@pytest.mark.usefixtures("parsable")
 @pytest.mark.parametrize("dtype", first_daily([torch.float32, torch.bfloat16]))
-def test_full_permutation_is_invariant(tiny_llama: TinyLlama, dtype: torch.dtype) -> None:
+def test_full_permutation_is_invariant(
+    tiny_llama: TinyLlama, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def parse(text: str, **_: Any) -> str | None:
+        return parse_verdict(text) or [None, "A", "B", "A", "B"][sum(map(ord, text)) % 5]
+
+    monkeypatch.setitem(TASKS, "judge", replace(TASKS["judge"], parse=parse))
     engine = Engine(tiny_llama(max_context_length=900, head_dim=32, dtype=dtype), letter_tokenizer())
     options: dict[str, Any] = {"methods": ["permutation_full:pcw"], "recompute": True}
     question = records(engine, [THREE], **options, order_names=["all"]).values()
