@@ -400,3 +400,24 @@ def test_late_events_lose_nothing(app: ServedApp, open_page: OpenPage) -> None:
         assert ours == {"plain": True, "alone": True, "moved": 0, "refused": ["DataCloneError"] * 3}
         with closing(page.context.new_page()) as blank:
             assert blank.evaluate(COPIES) == ours
+
+
+@pytest.mark.slow
+def test_answers_of_a_run_are_stale_beside_another_example(page: Page) -> None:
+    wait_for_model(page)
+    pick(page, SHORT)
+    unfold(page)
+    set_length(page, 256)
+    select_options(page, "#methods", "Vanilla", "PINE")
+    page.locator(QUESTION).fill(ENDLESS)
+    page.locator("#start-one").click()
+    expect(page.locator("#run-status")).to_contain_text("Generating", timeout=RUN_MS)
+    pick(page, LONG)
+    stale = page.locator("#answers-stale bdi")
+    expect(stale).to_have_text(ENDLESS)
+    page.wait_for_timeout(2_000)  # further tokens arrive
+    expect(page.locator("#run-status")).to_contain_text("Generating")
+    expect(stale).to_have_text(ENDLESS)
+    page.locator("#stop").click()
+    expect(page.locator("#run-status")).to_contain_text("Stopped", timeout=RUN_MS)
+    expect(stale).to_have_text(ENDLESS)

@@ -214,6 +214,7 @@ def begin_shuffle(
         show=partial(show_shuffle, page, figures, panel, started),
         task=form.task,
         cleared=clear_before(page, started, page.bar),
+        replaced={page.stale: ""},
         kept="Finished answers are kept.",
         end=partial(end_run, page, started),
     )

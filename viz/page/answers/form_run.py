@@ -83,7 +83,7 @@ def show_view(page: Workspace, started: Started, view: Shown) -> Updates:
     if not view.has_text:
         return {}
     view = started.joined(view)
-    return show(page, view, started.accepted) | {page.origin: view.inputs, page.stale: ""}
+    return show(page, view, started.accepted) | {page.origin: view.inputs}
 
 
 def end_run(page: Workspace, started: Started, view: Shown) -> Updates:
@@ -106,6 +106,7 @@ def begin_run(page: Workspace, settings: HostSettings, *values: Any) -> ButtonJo
         show=partial(show_view, page, started),
         task=form.task,
         cleared=clear_before(page, started, page.shuffle_bar),
+        replaced={page.stale: ""},
         kept="Partial answers are kept.",
         end=partial(end_run, page, started),
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -69,6 +69,7 @@ class ButtonJob:
         show: Return the updates of a view with new content.
         task: Task whose model computes the job.
         cleared: Updates at the start.
+        replaced: Updates with the first results; later ones can be beside another form.
         kept: Sentence about the results that stay after Stop.
         end: Return the last updates for the last view, also after Stop and failures.
     """
@@ -77,6 +78,7 @@ class ButtonJob:
     show: Callable[[Any], Updates]
     task: str
     cleared: Updates
+    replaced: Updates = field(default_factory=dict)
     kept: str = ""
     end: Callable[[Any], Updates] = lambda last: {}
 
@@ -182,6 +184,7 @@ def show_steps(
                     sentence = step
                 else:
                     updates = press.show(step) if step != last else {}
+                    updates |= press.replaced if updates and not has_results else {}
                     yield {bar.status: running(step.sentence)} | updates
                     last, has_results = step, has_results or bool(updates)
     except Exception as error:

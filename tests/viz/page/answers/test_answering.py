@@ -102,7 +102,8 @@ def test_answers_to_other_inputs_stay_marked_until_the_first_new_one(page: Works
     assert (
         form_run.show_view(page, started, replace(answered, cards=tuple(map(AnswerCard, form.methods)))) == {}
     )
-    assert form_run.show_view(page, started, answered)[page.stale] == ""
+    updates = form_run.show_view(page, started, answered)
+    assert page.origin in updates and page.stale not in updates, "another example can be on the page"
 
 
 def test_form_of_a_run_is_parsed_and_checked_once(
