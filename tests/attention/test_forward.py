@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -35,13 +34,6 @@ def prefill(engine: Engine, method: str, layouts: Sequence[TokenLayout]) -> list
     return [passes.prefill(layout, METHODS[method], options)[0] for layout in layouts]
 
 
-def prefill_twice(engine: Engine, method: str, count: int = 4) -> tuple[list[Any], list[Any]]:
-    layouts = [LAYOUT.reorder(order) for order in ORDERS[:count]]
-    alone, together = prefill(engine, method, layouts), prefill(engine, method, layouts)
-    batch_caches(together)
-    return alone, together
-
-
 @torch.inference_mode()
 def extend(rows: Sequence[SequenceState | None], step: int) -> Tensor:
     return passes.extend(rows, [tokens[step : step + 1] for tokens in TOKENS[: len(rows)]])
@@ -50,7 +42,10 @@ def extend(rows: Sequence[SequenceState | None], step: int) -> Tensor:
 def test_longer_sequence_is_not_overwritten(engine: Engine) -> None:
     """The next tokens of two truncated sequences have the indices of the last ones of the third."""
     results: list[list[Tensor]] = []
-    for rows in prefill_twice(engine, "pine", 3):
+    layouts = [LAYOUT.reorder(order) for order in ORDERS[:3]]
+    alone, together = prefill(engine, "pine", layouts), prefill(engine, "pine", layouts)
+    batch_caches(together)
+    for rows in (alone, together):
         extend(rows, 0)
         for row in rows[:2]:
             row.cache.truncate(row.cache.length - 1)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pine_engine import TASKS, Document, Engine, TokenLayout, sample_orders
+from pine_engine import TASKS, Document, Engine, sample_orders
 from tests.engine.test_engine import INVARIANT, LOGITS
 from tests.support.tiers import first_daily
 
@@ -14,10 +14,6 @@ FACTS = [
     "The ferry to Tarn Island leaves at seven in the morning, except on Sundays.",
     "The river rises by two metres in spring, so that the lower road is closed until the middle of May.",
 ]
-
-
-def logits_in(engine: Engine, layout: TokenLayout, methods: list[str]) -> dict[str, torch.Tensor]:
-    return engine.run(layout, methods=methods, **LOGITS).logits
 
 
 @pytest.mark.parametrize(
@@ -36,7 +32,7 @@ def test_embedded_model_is_invariant(embedded: Engine, dtype: str, count: int, m
     layout = engine.tokenize(prompt)
     assert count == 2 or (layout.lengths.min() <= 10 and layout.lengths.max() >= 35)
     moved = layout.reorder(sample_orders(count, 1, seed=1)[1])
-    expected, found = (logits_in(engine, one, methods) for one in (layout, moved))
+    expected, found = (engine.run(one, methods=methods, **LOGITS).logits for one in (layout, moved))
     for method in methods:
         assert torch.equal(found[method], expected[method]) == (method in INVARIANT), method
     assert (found["vanilla"] - expected["vanilla"]).abs().max() > 0.01

@@ -5,7 +5,6 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import plotly.graph_objects as go
 import plotly.io as pio
@@ -192,12 +191,9 @@ def test_page_is_complete_in_one_file(parts: list[Part], page: str) -> None:
     assert policy.startswith("default-src 'none'; ") and "http" not in policy
     assert "@import" not in page.split("<script", 1)[0]
     curves = [curve.name for part in parts for curve in part.curves]
-    assert [one["layout"]["meta"]["name"] for one in figures_of(page)] == curves
+    figures = [one.all("script")[0].text for one in read_html(page).with_class("pine-static-figure")]
+    assert [json.loads(one)["layout"]["meta"]["name"] for one in figures] == curves
     assert page.count("* plotly.js v") == 1
-
-
-def figures_of(html: str) -> list[dict[str, Any]]:
-    return [json.loads(one.all("script")[0].text) for one in read_html(html).with_class("pine-static-figure")]
 
 
 CELL = r"((?:\\.|[^|\\])*)\|"

@@ -21,12 +21,6 @@ SHEET = read_html(worksheet_html())
 LABELS = {"Vanilla": "vanilla", "PINE": "pine"}
 
 
-def lines_of(place: int) -> dict[str, str]:
-    """Return what an experiment says to expect, by method."""
-    lines = [item.text for item in SHEET.all("ul")[place].all("li")]
-    return {LABELS[re.split("[:,]", line)[0].strip()]: line for line in lines}
-
-
 def test_worksheet_has_four_experiments() -> None:
     assert [len(SHEET.all(tag)) for tag in ("h4", "ul", "a")] == [4, 4, 4]
     assert {text["switches"] for text in TEXTS} == {True, False}
@@ -37,7 +31,8 @@ def test_expected_observation_is_true_of_the_recording(place: int) -> None:
     text = TEXTS[place]
     recorded, accepted = RECORDED[text["example"]], EXAMPLES[text["example"]].answers
     at = recorded["orders"].index(text["slots"])
-    lines = lines_of(place)
+    expected = [item.text for item in SHEET.all("ul")[place].all("li")]
+    lines = {LABELS[re.split("[:,]", line)[0].strip()]: line for line in expected}
     assert list(lines) == ["vanilla", "pine"]
     for answers in recorded["answers"]:
         if not (line := lines.get(answers["method"])):
