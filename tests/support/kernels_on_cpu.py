@@ -43,7 +43,12 @@ POINTERS = {
 
 def build() -> PreTrainedModel:
     """Return a model with a softcap, and seven query heads for one key head of 18 dimensions."""
-    heads = {"num_attention_heads": 7, "num_key_value_heads": 1, "head_dim": 18, "query_pre_attn_scalar": 18}
+    heads: dict[str, Any] = {
+        "num_attention_heads": 7,
+        "num_key_value_heads": 1,
+        "head_dim": 18,
+        "query_pre_attn_scalar": 18,
+    }
     return make("gemma2", hidden_size=7 * 18, num_hidden_layers=1, **heads)
 
 
