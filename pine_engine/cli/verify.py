@@ -127,6 +127,10 @@ def verify(
     rows = [{"method": name, **total} for name, total in summary.items()]
     changed = ", ".join(name for name, total in summary.items() if total["invariance_held"] is False)
     notes = [f"the order of the documents changed the output of: {changed}"] if changed else []
+    if num_single := sum(len(of_prompt) == 1 for of_prompt in orders):
+        notes.append(
+            f"{num_single} of {len(orders)} rows have one document: no other order is compared there"
+        )
     status = output.FAILED if changed else 0
     return received.finish(backend, CommandResult(report, rows, notes, status))
 
@@ -149,7 +153,8 @@ def _entry(name: str, method: str, results: "Sequence[pine.OrderResult]", num_or
 def _total(method: str, entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return one method over all examples, by its logits, or by its texts where there are no logits.
 
-    invariance_held is None if the method is not order-invariant, or if refused orders leave it open.
+    invariance_held is None if the method is not order-invariant, or if refused orders leave it open, or if
+    no example has another order.
     """
     refused = sum(entry.get("refused", 0) for entry in entries)
     others: dict[str, Any] = {"refused": refused} if refused else {}
@@ -160,7 +165,8 @@ def _total(method: str, entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
         differences = [entry["max_abs_logit_diff"] for entry in logits]
         others["max_abs_logit_diff"] = max(differences, key=lambda one: (isnan(one), one))  # NaN is largest
         others["bitwise_identical"] = not has_changed
-    is_equal = False if has_changed else None if refused else True
+    is_open = refused or all(entry["orders"] < 2 for entry in entries)
+    is_equal = False if has_changed else None if is_open else True
     return {
         "rows": len(entries),
         "orders": sum(entry["orders"] for entry in entries),

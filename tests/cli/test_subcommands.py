@@ -315,6 +315,14 @@ def test_verify_finds_invariance_by_method_and_example(pine: Run, folder: Path) 
         assert total["invariance_held"] == (METHODS[name].is_order_invariant or None)
 
 
+def test_verify_of_single_documents_has_no_verdict(pine: Run, folder: Path) -> None:
+    row = {"question": "Who?", "documents": ["Ada."]}
+    (folder / "single.jsonl").write_text(json.dumps(row))
+    outcome = run(pine, "verify single.jsonl --methods pine --max-new-tokens 1 --json")
+    assert outcome.json["summary"]["pine"]["invariance_held"] is None
+    assert "1 of 1 rows" in outcome.stderr and outcome.status == 0
+
+
 def test_verify_total_with_nan_is_nan() -> None:
     same = {"orders": 2, "num_distinct_answers": 1, "bitwise_identical": False}
     total = verify_module._total("pine", [{**same, "max_abs_logit_diff": one} for one in (0.5, math.nan)])
