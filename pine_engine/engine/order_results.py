@@ -135,13 +135,14 @@ class ShuffleResult:
     def invariance_held(self) -> dict[str, bool | None]:
         """For each method, True if no order changed what is known; None if it is not order-invariant.
 
-        All logits and tokens are known, or the text of an endpoint.
+        None, too, if there is no second order, as of a single document. All logits and tokens are known, or
+        the text of an endpoint.
         """
         rows = {**METHODS, **{method.name: method for method in self.methods}}
         return {
             method: (
                 all(row[method].is_unchanged for row in self.comparisons)
-                if rows[method].is_order_invariant
+                if rows[method].is_order_invariant and len(self.comparisons) > 1
                 else None
             )
             for method in self.summary

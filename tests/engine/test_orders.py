@@ -290,3 +290,8 @@ def test_results_have_frames_dictionaries_and_figures(
     assert [figure.to_json() for figure in shown] == [figure.to_json() for figure in expected]
     with pytest.raises(InputError, check=has_field("figures")):
         plot("plot_nothing", first)
+
+
+def test_single_document_shows_no_invariance(engine: Engine) -> None:
+    layout = TokenLayout(LAYOUT.prefix, LAYOUT.documents[:1], LAYOUT.suffix)
+    assert engine.shuffle(layout, methods=["pine"], **FIXED).invariance_held == {"pine": None}
