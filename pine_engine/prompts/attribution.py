@@ -128,7 +128,7 @@ def _append(sources: list[WordSource], source: WordSource, text: str) -> None:
 def content_words(text: str, question: str, documents: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield start and end of each word that is no stop word, no single letter and not in the question."""
     stop_words = stop_words_of("\n".join((question, *documents, text)))
-    names = _names(documents, stop_words)
+    names = _names(tuple(documents), stop_words)
     matches = list(_PARTS.finditer(text))
     words = [fold(match[0]) for match in matches]
     named = {place + side for place, pair in enumerate(pairwise(words)) if pair in names for side in (0, 1)}
@@ -143,7 +143,8 @@ def content_words(text: str, question: str, documents: Sequence[str]) -> Iterato
                 yield start, stop
 
 
-def _names(documents: Sequence[str], stop_words: frozenset[str]) -> set[tuple[str, str]]:
+@lru_cache(maxsize=8)
+def _names(documents: tuple[str, ...], stop_words: frozenset[str]) -> set[tuple[str, str]]:
     """Return names of a stop word and another word, such as "Los Angeles" and "May 1920"."""
     names: set[tuple[str, str]] = set()
     for document in documents:
