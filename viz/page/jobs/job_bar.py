@@ -69,7 +69,7 @@ class ButtonJob:
         show: Return the updates of a view with new content.
         task: Task whose model computes the job.
         cleared: Updates at the start.
-        replaced: Updates with the first results; later ones can be beside another form.
+        replaced: Updates with the first results, which belong to the form that was sent.
         kept: Sentence about the results that stay after Stop.
         end: Return the last updates for the last view, also after Stop and failures.
     """
