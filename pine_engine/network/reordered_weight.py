@@ -19,7 +19,7 @@ from pine_engine.network.thread_tuner import torch_num_threads
 MIN_NUMEL = 2**22
 """Size from which an output layer is reordered: 16 MB, more than a core's cache holds."""
 
-PROBE_ROWS = (2, 5, 17, 33)
+PROBE_ROWS = (2, 5, 17, 33, 65)
 """Numbers of rows for which a reordered weight is compared with the original one."""
 
 
@@ -54,11 +54,12 @@ def reorder_output_layer(model: PreTrainedModel) -> dict[nn.Parameter, Reordered
     if not is_large_float32 or layer.weight.device.type != "cpu":
         return {}
     reordered = ReorderedWeight.of(layer.weight)
-    return {layer.weight: reordered} if _is_exact(reordered, layer.weight) else {}
+    return {layer.weight: reordered} if is_exact(reordered, layer.weight) else {}
 
 
 @torch.no_grad()
-def _is_exact(reordered: ReorderedWeight, weight: Tensor) -> bool:
+def is_exact(reordered: ReorderedWeight, weight: Tensor) -> bool:
+    """Check, by a few GEMMs, whether the results are bitwise those of the original weight here."""
     generator = torch.Generator().manual_seed(0)
     for count, threads in product(PROBE_ROWS, {1, torch.get_num_threads()}):
         rows = torch.randn(count, weight.shape[1], generator=generator)
