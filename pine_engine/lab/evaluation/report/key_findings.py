@@ -166,5 +166,5 @@ def difference_text(difference: Estimate) -> str:
         for value in (difference.mean, *(difference.interval or ()))
     )
     interval = f" (interval {' to '.join(ends)})" if ends else ""
-    few = f", {MIN_EXAMPLES} are needed to tell" if count < MIN_EXAMPLES else ""
+    few = f", at least {MIN_EXAMPLES} are needed to tell" if count < MIN_EXAMPLES else ""
     return f"{mean} {unit}{interval}, {count} example{'s' if count != 1 else ''}{few}"
