@@ -20,6 +20,7 @@ from viz.page.serving.escaped_output import escaped
 LENGTH = 4000  # characters of the shorter text; a quadratic scan of four times as many takes 10 to 100 ms
 ALLOWED = 8.0  # times as long for a text four times as long
 ALLOWED_S = 0.01
+NUM_ATTEMPTS = 4  # programs on the same cores also take time of the thread, as they fill its caches
 TOKENIZER = byte_tokenizer()
 
 FUNCTIONS: dict[str, Callable[[str], Any]] = {
@@ -71,5 +72,8 @@ def test_time_of_scan_is_linear(name: str, parts: list[str]) -> None:
         share = length // len(parts)
         return "".join((part * (share // len(part) + 1))[:share] for part in parts)
 
-    short, long = (seconds(FUNCTIONS[name], text_of(length)) for length in (LENGTH, 4 * LENGTH))
-    assert long < ALLOWED * short + ALLOWED_S
+    def is_linear() -> bool:
+        short, long = (seconds(FUNCTIONS[name], text_of(length)) for length in (LENGTH, 4 * LENGTH))
+        return long < ALLOWED * short + ALLOWED_S
+
+    assert any(is_linear() for _ in range(NUM_ATTEMPTS))
